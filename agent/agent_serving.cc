@@ -21,7 +21,7 @@ void Agent::handle(const smc_event& event) {
             gateway_->server_speaks_smc(event);
             break;
         case SMC_EVENT_NETNS_WANTED:
-            namespaces_->rescan_soon();
+            namespaces_->wanted();
             break;
         case SMC_EVENT_CALLBACK_TAKEN:
             namespaces_->callback_taken(event.tuple.slot, !remote_of(event.tuple).is_v4());

@@ -14,7 +14,7 @@
 #include "bpf/decisions.h"
 
 /* To be incremented when any layout below changes. Readers of pinned maps find the version in smc_config. */
-#define SMC_ABI_VERSION 18u
+#define SMC_ABI_VERSION 19u
 
 #define SMC_MAX_RULES 4096     /* flattened: each has one CIDR and one port range */
 #define SMC_MAX_RULE_GROUPS 64 /* a group: all rules about the same applications; a bit of smc_cgroup.rules */
@@ -249,8 +249,10 @@ struct smc_device_key {
 
 /* A device that has our programs. */
 struct smc_device {
-	__u32 mac_len; /* length of the link header: 14, or 0 where packets begin with the IP header */
-	__u32 probe;   /* sequence number of the agent's probe packets */
+	__u32 mac_len;  /* length of the link header: 14, or 0 where packets begin with the IP header */
+	__u32 probe;    /* sequence number of the agent's probe packets */
+	__u32 encrypts; /* 1: it may encrypt its packets (a VPN, MACsec), which SMC would evade */
+	__u32 pad;
 	__u64 looped4; /* IPv4 probes that came back through the hairpin */
 	__u64 looped6;
 };
@@ -397,7 +399,8 @@ struct smc_inbound {
 	__u8 bare;        /* the SYN was sent again without options: it is no request any more */
 	__u8 asking;      /* the kernel has asked this agent's program for the options of the SYN-ACK */
 	__u8 tos;         /* of the SYN */
-	__u8 pad[5];
+	__u8 pad;
+	__u32 ifindex; /* the device that heard the SYN first: the lowest one */
 };
 
 /* A socket that got no FIN or reset although the other end of its hairpin is gone. The key is the socket's cookie. */
@@ -468,7 +471,7 @@ static_assert(sizeof(smc_sock) == 96);
 static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
-static_assert(sizeof(smc_device) == 24);
+static_assert(sizeof(smc_device) == 32);
 static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_short_key) == 40);
 static_assert(sizeof(smc_short) == 16);

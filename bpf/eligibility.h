@@ -23,7 +23,8 @@
 	X(SMC_OUT_NETNS_UNKNOWN, NODE, netns_unknown, "its network namespace is not known (yet)")                      \
 	X(SMC_OUT_NOT_SERVED, NODE, not_served, "its network namespace is not served")                                 \
 	X(SMC_OUT_LIMITED, NODE, limited,                                                                              \
-	  "a device shapes or filters its packets, or the bandwidth of its pod is limited; SMC would evade that")      \
+	  "a device shapes, filters or encrypts its packets, or the bandwidth of its pod is limited; SMC would evade " \
+	  "that")                                                                                                      \
 	X(SMC_OUT_NETNS_FULL, NODE, netns_full,                                                                        \
 	  "its network namespace has as many connections or handshakes as one may have")                               \
 	X(SMC_OUT_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections or handshakes as one may have")  \
@@ -33,6 +34,8 @@
 	X(SMC_OUT_HEADERS, SOCKET, headers, "its packets have IP options or extension headers")                        \
 	X(SMC_OUT_MPTCP, SOCKET, mptcp, "it is a SYN of MPTCP")                                                        \
 	X(SMC_OUT_NET_SMC, SOCKET, net_smc, "the socket is one of the kernel's own SMC (net/smc)")                     \
+	X(SMC_OUT_KERNEL, SOCKET, kernel,                                                                              \
+	  "the socket is the kernel's own (NFS, for example), which must not wait for programs")                       \
 	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \
 	X(SMC_OUT_STAMPED, SOCKET, stamped,                                                                            \
 	  "the socket wants time stamps of the driver or the hardware (SO_TIMESTAMPING)")                              \
@@ -55,6 +58,7 @@
 	X(SMC_IN_NOT_NOW, NODE, client_not_now,                                                                        \
 	  "the client is not answered with option 254 for a while: the option is lost on the way to it")               \
 	X(SMC_IN_NET_SMC, SOCKET, net_smc, "the listener is one of the kernel's own SMC (net/smc)")                    \
+	X(SMC_IN_KERNEL, SOCKET, kernel, "the listener is the kernel's own, which must not wait for programs")         \
 	X(SMC_IN_NOT_SERVED, NODE, not_served, "its network namespace is not served")                                  \
 	X(SMC_IN_NETNS_FULL, NODE, netns_full,                                                                         \
 	  "its network namespace has as many connections or handshakes as one may have")                               \
@@ -63,7 +67,8 @@
 	X(SMC_IN_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                 \
 	X(SMC_IN_DENIED, NODE, denied, "the policy denies it")                                                         \
 	X(SMC_IN_LIMITED, NODE, limited,                                                                               \
-	  "a device shapes or filters its packets, or the bandwidth of its pod is limited; SMC would evade that")      \
+	  "a device shapes, filters or encrypts its packets, or the bandwidth of its pod is limited; SMC would evade " \
+	  "that")                                                                                                      \
 	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \
 	X(SMC_IN_STAMPED, SOCKET, stamped,                                                                             \
 	  "the listener wants time stamps of the driver or the hardware (SO_TIMESTAMPING)")                            \

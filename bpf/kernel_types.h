@@ -161,6 +161,7 @@ struct sock {
 	__u8 sk_shutdown;
 	__u16 sk_protocol;
 	unsigned char sk_userlocks : 4;
+	unsigned char sk_kern_sock : 1;
 };
 struct tcp_congestion_ops {
 	char name[16];
@@ -215,6 +216,7 @@ struct tcp_sock {
 	struct tcp_md5sig_info *md5sig_info;
 	struct tcp_ao_info *ao_info;
 	unsigned char syn_smc : 1; /* only in kernels with net/smc */
+	_Bool is_mptcp;            /* only in kernels with MPTCP */
 };
 
 #pragma clang attribute pop

@@ -56,7 +56,10 @@ static __always_inline bool smc_passes(struct __sk_buff *skb, const struct smc_p
 	       found == BPF_FIB_LKUP_RET_UNSUPP_LWT || found == BPF_FIB_LKUP_RET_FRAG_NEEDED;
 }
 
-/* A SYN without a listener must get its RST from the kernel, so the listener is looked up before steering. */
+/*
+ * A SYN without a listener must get its RST from the kernel, so the listener is looked up before steering. The
+ * SYN is counted where it was heard first (inbound->ifindex).
+ */
 static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, const struct smc_packet *packet,
 							const struct smc_tcp_options *options,
 							struct smc_inbound *inbound)
@@ -78,6 +81,7 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 	subject.fast_open = options->fast_open || packet->payload;
 	subject.own_tag = options->own && options->own_tag == subject.config->tag;
 	subject.passes = smc_passes(skb, packet);
+	subject.encrypts = packet->encrypts;
 	skc = smc_listener(skb, packet);
 	sk = skc ? bpf_sk_fullsock(skc) : 0;
 	tcp = sk && sk->state == BPF_TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : 0;
@@ -94,7 +98,8 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 	}
 	decision = smc_decide_inbound(&subject);
 	/* a trial (smc_short_lived.h) begins with a CLC socket's SYN; a request of an agent (port 0) may precede it */
-	if (decision == SMC_IN_SHORT_LIVED || (decision == SMC_IN_STEERED && (!options->own || options->own_port)))
+	if (decision == SMC_IN_SHORT_LIVED ||
+	    (decision == SMC_IN_STEERED && inbound->ifindex == skb->ifindex && (!options->own || options->own_port)))
 		smc_note_short_lived(subject.known, decision == SMC_IN_SHORT_LIVED);
 	inbound->smcd = subject.smcd;
 	if (skc)
@@ -138,7 +143,11 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 	return true;
 }
 
-/* A SYN from the network: notes it in smc_inbound if sk_lookup shall hand it to the agent. */
+/*
+ * A SYN from the network: notes it in smc_inbound if sk_lookup shall hand it to the agent. A SYN passes each device of
+ * a stack, the port of a bridge and the bridge for example, from the lowest one up. Only there it is a retransmission
+ * if its sequence number is known.
+ */
 static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct smc_tcp_options options = {};
@@ -152,6 +161,7 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	known = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 	if (known && known->isn == packet->seq && bpf_ktime_get_ns() - known->since_ns <= smc_inbound_life(known))
 		before = *known;
+	inbound.ifindex = before.since_ns ? before.ifindex : skb->ifindex;
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	smc_forget_ended(packet);
 	smc_forget_hairpin(packet);
@@ -159,7 +169,7 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	if (!options.smc && !options.own) {
 		/* the CLC listener's half-open connection still answers it: perhaps only its last SYN-ACK was lost */
 		if (before.since_ns && !before.cookie) {
-			before.again += before.again < SMC_ANSWER_LOST_SYNS;
+			before.again += inbound.ifindex == skb->ifindex && before.again < SMC_ANSWER_LOST_SYNS;
 			before.bare = 1;
 			before.since_ns = bpf_ktime_get_ns();
 			bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
@@ -175,7 +185,8 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	} else if (decision == SMC_IN_STEERED) {
 		inbound.cookie = before.cookie;
 		inbound.asking = before.asking;
-		inbound.again = before.since_ns ? before.again + (before.again < SMC_ANSWER_LOST_SYNS) : 0;
+		inbound.again = before.again + (before.since_ns && inbound.ifindex == skb->ifindex &&
+						before.again < SMC_ANSWER_LOST_SYNS);
 		inbound.since_ns = bpf_ktime_get_ns();
 		inbound.isn = packet->seq;
 		inbound.port = options.own ? options.own_port : 0;
@@ -188,7 +199,8 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	} else if (decision == SMC_IN_SAME_AGENT) {
 		smc_hear_own(packet, &options);
 	}
-	smc_count(decision);
+	if (inbound.ifindex == skb->ifindex || decision != SMC_IN_STEERED)
+		smc_count(decision);
 	return TC_ACT_UNSPEC;
 }
 
@@ -232,7 +244,8 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 	/* The agent is gone. The application's listener gets a SYN, but not the ACK of a SYN cookie: CLC follows it. */
 	if (!sk)
 		return inbound->cookie ? SK_DROP : SK_PASS;
-	bpf_sk_assign(ctx, sk, 0);
+	/* not another listener of its port: any process of its user could have opened one */
+	bpf_sk_assign(ctx, sk, BPF_SK_LOOKUP_F_NO_REUSEPORT);
 	bpf_sk_release(sk);
 	return SK_PASS;
 }

@@ -119,8 +119,8 @@ static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, con
 
 /* Fills in the connection that the checks look at. */
 static __always_inline void smc_describe_subject(struct __sk_buff *skb, const struct smc_packet *packet,
-						 const struct smc_config *config, struct tcp_sock *tcp,
-						 struct smc_subject *subject)
+						 const struct smc_config *config, const struct smc_device *device,
+						 struct tcp_sock *tcp, struct smc_subject *subject)
 {
 	struct sock *sk = (struct sock *)tcp;
 	struct smc_tcp_options options = {};
@@ -135,6 +135,7 @@ static __always_inline void smc_describe_subject(struct __sk_buff *skb, const st
 	subject->port = packet->tuple.remote_port;
 	subject->direction = SMC_OUTBOUND;
 	subject->tcp = tcp;
+	subject->encrypts = device->encrypts;
 	subject->headers = packet->ip_options;
 	subject->mptcp = options.mptcp;
 	subject->signed_segments = options.signed_segments;
@@ -228,7 +229,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	}
 	if (!config || !tcp)
 		return TC_ACT_UNSPEC;
-	smc_describe_subject(skb, packet, config, tcp, &subject);
+	smc_describe_subject(skb, packet, config, device, tcp, &subject);
 	decision = smc_decide_outbound(&subject);
 	pair = smc_local_of(config, subject.rule) ? smc_pair_id(cookie) : 0;
 	asks = decision == SMC_OUT_ASKED;

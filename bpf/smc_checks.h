@@ -23,6 +23,7 @@ struct smc_subject {
 	struct smc_short *known; /* set by smc_check_short_lived(): how such connections ended; 0: nothing is known */
 	struct tcp_sock *tcp; /* the application's socket, or its listener for a SYN that arrives; 0 in smc_explain */
 	/* properties of the SYN; all false in smc_explain */
+	bool encrypts; /* the device of the SYN may encrypt packets; false in smc_explain */
 	bool headers, mptcp, signed_segments, fast_open, no_room;
 	bool own_tag;  /* the SYN carries this agent's own tag */
 	bool passes;   /* this namespace only forwards the SYN */
@@ -76,7 +77,7 @@ static __always_inline bool smc_check_not_served(struct smc_subject *s)
 /* smc_check_denied() has set the rule before. */
 static __always_inline bool smc_check_limited(struct smc_subject *s)
 {
-	return smc_is_limited(s->cgroup, s->netns) && !smc_goes_past_limits(s->config, s->rule);
+	return (s->encrypts || smc_is_limited(s->cgroup, s->netns)) && !smc_goes_past_limits(s->config, s->rule);
 }
 
 static __always_inline bool smc_check_netns_full(struct smc_subject *s)
@@ -119,6 +120,18 @@ static __always_inline bool smc_check_mptcp(struct smc_subject *s)
 static __always_inline bool smc_check_net_smc(struct smc_subject *s)
 {
 	return s->tcp && bpf_core_field_exists(s->tcp->syn_smc) && BPF_CORE_READ_BITFIELD(s->tcp, syn_smc);
+}
+
+/*
+ * Sockets that the kernel has made for itself: when memory is short, it may have to write by them before any program
+ * can go on. The sockets of MPTCP, which are the kernel's as well, are applications'.
+ */
+static __always_inline bool smc_check_kernel(struct smc_subject *s)
+{
+	struct tcp_sock *tcp = s->tcp;
+
+	return tcp && BPF_CORE_READ_BITFIELD((struct sock *)tcp, sk_kern_sock) &&
+	       !(bpf_core_field_exists(tcp->is_mptcp) && tcp->is_mptcp);
 }
 
 static __always_inline bool smc_check_tcp_signed(struct smc_subject *s)

@@ -338,10 +338,14 @@ static __always_inline struct smc_server *smc_server_of(__u64 netns_cookie, cons
 	return server && server->expires_ns > bpf_ktime_get_ns() ? server : 0;
 }
 
+/* An event that is no request. Any program may cause as many as it likes, so half of the ring is left to requests. */
 static __always_inline struct smc_event *smc_event_new(enum smc_event_type type)
 {
-	struct smc_event *event = bpf_ringbuf_reserve(&smc_events, sizeof(*event), 0);
+	struct smc_event *event;
 
+	if (bpf_ringbuf_query(&smc_events, BPF_RB_AVAIL_DATA) > SMC_EVENT_BYTES / 2)
+		return 0;
+	event = bpf_ringbuf_reserve(&smc_events, sizeof(*event), 0);
 	if (event) {
 		__builtin_memset(event, 0, sizeof(*event));
 		event->type = type;

@@ -152,6 +152,7 @@ int smc_ingress(struct __sk_buff *skb)
 	}
 	if (!(packet.flags & SMC_TCP_SYN))
 		return TC_ACT_UNSPEC;
+	packet.encrypts = device->encrypts;
 	return packet.flags & SMC_TCP_ACK ? smc_hear_answer(skb, &packet) : smc_hear_request(skb, &packet);
 }
 

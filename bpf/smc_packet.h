@@ -24,6 +24,7 @@ struct smc_packet {
 	__u8 ttl, tos;
 	bool v6;
 	bool ip_options;
+	bool encrypts; /* its device may encrypt packets (struct smc_device); not set by smc_parse() */
 };
 
 /* TCP options that matter here. */

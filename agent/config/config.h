@@ -98,7 +98,7 @@ struct Config {
                              {},
                              {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"},
                              {"0-65535"}}};
-    bool past_limits = false;  // SMC also where a device shapes or filters packets
+    bool past_limits = false;  // SMC also where a device shapes, filters or encrypts packets
     bool short_lived = false;  // SMC also where connections end too early to be worth it
     bool tune = true;
     std::string bypass = "auto";

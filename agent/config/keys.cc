@@ -111,7 +111,7 @@ std::vector<ConfigKey> make_keys() {
          [](Config& c, const json& value) { c.default_allow = value == "allow"; },
          [](const Config& c) { return c.default_allow ? "allow" : "deny"; }},
         key("policy", "past_limits", SMC_MEMBER(past_limits), boolean(),
-            "SMC also where a device shapes or filters packets, although SMC evades that."),
+            "SMC also where a device limits or encrypts packets, although SMC evades that."),
         key("policy", "short_lived", SMC_MEMBER(short_lived), boolean(),
             "SMC also where connections have ended too early lately to be worth it."),
         rules_key(),

@@ -67,7 +67,7 @@ ordered_json rules_schema() {
             described(one_of({"auto", "off", "force"}), "Whether they may be bypassed; unset: as local.bypass.")},
            {"smcd", described(boolean(), "Whether SMC-D is used within this kernel; unset: as local.smcd.")},
            {"past_limits",
-            described(boolean(), "SMC also where a device shapes or filters packets; unset: as policy.past_limits.")},
+            described(boolean(), "SMC also where a device limits or encrypts packets; unset: as policy.past_limits.")},
            {"short_lived",
             described(boolean(), "SMC also where connections end early; unset: as policy.short_lived.")}}}},
         0, kMostRules);

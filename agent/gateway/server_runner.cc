@@ -70,9 +70,11 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
 
 // The leg goes from the server's own address to the client; the hairpin makes it look like the client connecting to the
 // server. It takes the client's port if that is free: when the client reuses the port, the leg's time stamps then
-// continue from those of the last connection.
+// continue from those of the last connection. But the port is what the peer says, so it is taken only from the range
+// that is there for any socket: a peer must not occupy the ports of this host's services.
 void ServerRunner::on(const session::ConnectApplication&) {
-    connect_leg(kPortsTried, connection_->client.port);
+    const std::uint16_t port = connection_->client.port;
+    connect_leg(kPortsTried, netns_->local_ports().has(port) ? port : 0);
 }
 
 void ServerRunner::connect_leg(int ports, std::uint16_t port) {

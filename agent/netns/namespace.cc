@@ -347,17 +347,17 @@ std::optional<std::uint16_t> Namespace::vlan_of(const Routes::Flow& flow) const 
     return route ? std::optional(hooked_.vlans.of(route->device)) : std::nullopt;
 }
 
-std::size_t Namespace::local_ports() const {
+Namespace::PortRange Namespace::local_ports() const {
     const TimePoint now = os::now();
     if (now < local_ports_until_) {
         return local_ports_;
     }
-    std::size_t first = 32768, last = 60999;  // the kernel's default
+    local_ports_ = {};
     if (const InNamespace inside(netns_.get()); inside.entered()) {
-        std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first >> last;
+        std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> local_ports_.first >> local_ports_.last;
     }
     local_ports_until_ = now + std::chrono::seconds(1);
-    return local_ports_ = last >= first ? last - first + 1 : 0;
+    return local_ports_;
 }
 
 void Namespace::set_full(bool full) {

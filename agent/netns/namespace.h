@@ -111,8 +111,13 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::optional<Routes::Found> route_of(const Routes::Flow& flow) const {
         return routes_.of(flow, netns_.get());
     }
-    // How many local ports the namespace gives to connections (ip_local_port_range); at most a second old.
-    [[nodiscard]] std::size_t local_ports() const;
+    // The local ports that the namespace gives to connections (ip_local_port_range); at most a second old.
+    struct PortRange {
+        unsigned first = 32768, last = 60999;  // the kernel's default
+        [[nodiscard]] std::size_t count() const { return last >= first ? last - first + 1 : 0; }
+        [[nodiscard]] bool has(std::uint16_t port) const { return port >= first && port <= last; }
+    };
+    [[nodiscard]] PortRange local_ports() const;
     // Tells the BPF programs whether the namespace has used up its quota of connections or of handshakes.
     void set_full(bool full);
     // `abandoned`: no process that a rule selects is left there. Then no new connection begins; existing ones go on.
@@ -155,7 +160,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     bool full_ = false, abandoned_ = false;
     bool withdrawn_ = false;
     mutable Routes routes_;
-    mutable std::size_t local_ports_ = 0;
+    mutable PortRange local_ports_;
     mutable TimePoint local_ports_until_{};  // when it is to be read again
 };
 

@@ -23,6 +23,7 @@ namespace {
 constexpr auto kSoon = std::chrono::milliseconds(20);
 constexpr int kRest = 9;  // pause of nine times the last look: a tenth of a processor at most
 constexpr std::chrono::steady_clock::duration kLongestLook = std::chrono::seconds(1);  // more: the thread was preempted
+constexpr auto kLongestRest = std::chrono::seconds(1);  // where a program waits for its namespace
 constexpr unsigned kAttempts = 3;
 // How long a namespace without processes stays open after its last connection: that connection's hairpins serve its
 // last packets, and the sweep that deletes them comes within a second.
@@ -116,13 +117,23 @@ void Namespaces::settle() {
     }
 }
 
+void Namespaces::wanted() {
+    const TimePoint rested =
+        looked_at_ + std::min<std::chrono::steady_clock::duration>(kRest * last_look_, kLongestRest);
+    rescan_in(std::max<std::chrono::steady_clock::duration>(kSoon, rested - os::now()));
+}
+
 void Namespaces::rescan_soon() {
+    rescan_in(kSoon);
+}
+
+void Namespaces::rescan_in(std::chrono::steady_clock::duration time) {
     thorough_ = true;
     if (soon_pending_) {
         return;
     }
     soon_pending_ = true;
-    soon_.expires_after(kSoon);
+    soon_.expires_after(time);
     soon_.async_wait([this](std::error_code error) {
         soon_pending_ = false;
         if (!error) {

@@ -56,11 +56,15 @@ class Namespaces {
     void start();
     // Looks into /proc on another thread; then opens new namespaces. Namespaces that had no process for two looks in a
     // row get no new connections, and are closed some seconds after the last connection there.
+    void rescan_in(std::chrono::steady_clock::duration time);
     void rescan();
     // Runs `io` until the known namespaces are prepared, but no longer than Times::prepare.
     void settle();
     // Schedules a thorough rescan; several calls become one.
     void rescan_soon();
+    // The same for a program that uses a socket in an unknown namespace. As a program may do so all the time, the agent
+    // rests nine times as long as the last look took, but no longer than a second.
+    void wanted();
 
     // A listener has lost its callback flag (smc_flag.h of bpf/): it is replaced when the hairpins are tried next.
     void callback_taken(std::uint32_t slot, bool v6);

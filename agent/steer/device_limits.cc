@@ -23,6 +23,12 @@ std::string shaping(const std::vector<std::string>& qdiscs) {
     return found == qdiscs.end() ? "" : *found;
 }
 
+// A tunnel without a link header belongs to a VPN, unless its kind is known to send what it is given as it is.
+bool encrypts_itself(const NetDevice& device) {
+    static constexpr std::array<std::string_view, 6> kPlain{"ipip", "sit", "gre", "ip6gre", "ip6tnl", "netkit"};
+    return device.kind == "macsec" || (device.header == 0U && std::ranges::find(kPlain, device.kind) == kPlain.end());
+}
+
 // Kinds of queueing disciplines, by the device's index.
 using Kinds = std::map<unsigned, std::vector<std::string>>;
 
@@ -69,6 +75,21 @@ std::string limit_of(const DeviceRules& rules, std::optional<unsigned> own_prior
         return "it has programs at its egress behind the agent's (tcx)";
     }
     return rules.native_xdp ? "it has a native XDP program" : "";
+}
+
+bool encrypts(const NetDevice& device, const std::vector<NetDevice>& devices) {
+    constexpr int kMostBelow = 8;  // as many devices as the kernel stacks
+    const NetDevice* found = &device;
+    for (int below = 0; found != nullptr && below <= kMostBelow; below++) {
+        if (encrypts_itself(*found)) {
+            return true;
+        }
+        const auto next = std::ranges::find_if(devices, [&](const NetDevice& other) {
+            return other.index == found->link && other.index != found->index && !found->link_netns;
+        });
+        found = next == devices.end() ? nullptr : &*next;
+    }
+    return false;
 }
 
 Result<std::map<unsigned, DeviceRules>> device_rules(const Rtnetlink& there, const std::vector<NetDevice>& devices,

@@ -227,6 +227,7 @@ Result<Hooks::State> Hooks::sync_devices() {
         device.mac_len = found->header ? *found->header : kHeaderUnknown;
         smc_device value{};
         value.mac_len = device.mac_len;
+        value.encrypts = encrypts(*found, *devices) ? 1 : 0;
         random_bytes(reinterpret_cast<std::uint8_t*>(&value.probe), sizeof value.probe);
         if (auto put = programs_.devices.put({slot_, index}, value); !put) {
             device.problem = put.error().text();

@@ -295,8 +295,8 @@ class Addresses(TwoNodes):
         self.assertEqual(self.same(scene), (self.a.ip4, [there, 5000], "ENETUNREACH"))
 
     # --- devices and ends ------------------------------------------------------------------------------
-    @unittest.skipUnless(os.path.exists("/dev/net/tun"), "there is no /dev/net/tun")
-    def test_a_device_without_a_link_header(self):
+    def tunnel(self):
+        """Joins the nodes by tun0, a device as a VPN has it."""
         tunnel = subprocess.Popen(
             ["/usr/bin/python3", "-c", TUNNEL, self.a.netns, self.b.netns], stdout=subprocess.PIPE, text=True
         )
@@ -307,13 +307,34 @@ class Addresses(TwoNodes):
             sh("ip", "-n", node.netns, "addr", "add", f"10.88.0.{host}/24", "dev", "tun0")
             sh("ip", "-n", node.netns, "addr", "add", f"fd88::{host}/64", "dev", "tun0", "nodad")
             sh("ip", "-n", node.netns, "link", "set", "tun0", "up")
+
+    @unittest.skipUnless(os.path.exists("/dev/net/tun"), "there is no /dev/net/tun")
+    def test_what_leaves_by_a_vpn_stays_there_unless_a_rule_says_otherwise(self):
+        self.tunnel()
+        self.listen("::")
+        self.start_agents(**TIME_ENOUGH)
+        for ip in ("10.88.0.2", "fd88::2"):
+            self.connect_as(ip=ip)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_LIMITED"], 2)
+        self.assertEqual(self.a.agent.totals(), {})
+        self.connect_as()  # by the other device
+        self.assertPath(self.a, "smcd")
+        self.a.agent.stop()
+        self.a.start_agent(policy={"past_limits": True}, **TIME_ENOUGH)
+        self.connect_as(ip="10.88.0.2")
+        self.assertEqual(self.b.agent.decisions()["SMC_IN_LIMITED"], 1)
+        self.assertEqual(self.a.agent.totals(), {})
+
+    @unittest.skipUnless(os.path.exists("/dev/net/tun"), "there is no /dev/net/tun")
+    def test_a_device_without_a_link_header(self):
+        self.tunnel()
         self.listen("::")
 
         def scene():
             ends = self.connect_as(ip="10.88.0.2"), self.connect_as(ip="fd88::2"), self.connect_as()
             return [(client[0], server) for client, server in ends]
 
-        self.same(scene)
+        self.same(scene, policy={"past_limits": True})
         for node in (self.a, self.b):
             status = node.agent.status()["namespaces"][0]
             self.assertTrue(status["ipv4"] and status["ipv6"], status)

@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from base import TwoPods
-from lab.basics import map_entries, wait_for
+from lab.basics import Timeout, map_entries, wait_for
 
 PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pair_peer.py")
 MEMBER, OUT = "SMC_MEMBER_MEMBER", "SMC_MEMBER_OUT"
@@ -79,7 +79,10 @@ class Pairs(TwoPods):
     def promoted(self, ip=None, **more):
         pair = Pair(self, ip, **more)
         pair.exchange(PROOF)
-        wait_for("both to be members", lambda: self.states() == [MEMBER] * 2, 30)
+        try:
+            wait_for("both to be members", lambda: self.states() == [MEMBER] * 2, 30)
+        except Timeout as late:
+            raise Timeout(f"{late}: {self.members()}") from late
         return pair
 
     def end(self, pair):

@@ -181,9 +181,11 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
 
     # --- while one agent is late ---------------------------------------------------------------------------------
     def slow_server(self):
-        """The server's agent hangs, but its heartbeat stays valid. The client's agent has sent its Proposal."""
-        self.a.start_agent(fallback={"budget_ms": 20000}, times={"stale_ms": 5000})
-        self.b.start_agent(fallback={"budget_ms": 20000}, times={"stale_ms": 60000})
+        """The server's agent hangs, but its heartbeat stays valid. The client's agent has sent its Proposal. Both
+        agents wait for longer than the application needs to send a SYN after the client's heartbeat has aged."""
+        patient = {"fallback": {"budget_ms": 30000}, "smc": {"step_timeout_ms": 60000}}
+        self.a.start_agent(times={"stale_ms": 5000}, **patient)
+        self.b.start_agent(times={"stale_ms": 60000}, **patient)
         self.serve()
         client = self.program(self.a, WHEN_TOLD + CLIENT, self.b.ip4, 5000, says="ready")
         self.b.agent.send_signal(signal.SIGSTOP)

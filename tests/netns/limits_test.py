@@ -113,7 +113,7 @@ class Limits(Greeting):
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_LIMITED"], 1)
         for port, said in ((5000, False), (5001, True)):
             text = self.a.agent.ctl("explain", f"{self.b.ip4}:{port}").stdout
-            self.assertEqual("shapes or filters its packets" in text, said, text)
+            self.assertEqual("shapes, filters or encrypts its packets" in text, said, text)
 
     def test_the_other_end_of_a_pods_device(self):
         """That end is in the agent's own namespace, where CNI's bandwidth plugin limits traffic to a pod."""

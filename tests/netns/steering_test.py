@@ -17,6 +17,25 @@ IPPROTO_MPTCP = 262
 TCP_MD5SIG = 14
 
 
+# Listens beside the listener of an agent, and says how many connections it was given.
+BESIDE = """
+import socket, sys
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+s.bind(('127.0.0.1', int(sys.argv[1]))); s.listen(100); s.setblocking(False); print('ready', flush=True)
+sys.stdin.readline(); given = 0
+try:
+    while s.accept(): given += 1
+except BlockingIOError: print(given, flush=True)
+"""
+
+FROM_PORT = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], 5000), 10, ('', int(sys.argv[2]))); c.sendall(b'x'); c.recv(1)
+print('connected', flush=True); sys.stdin.read()
+"""
+
+
 class Steering(TwoNodes):
     def test_addresses_are_those_of_plain_tcp(self):
         self.start_agents()
@@ -208,6 +227,52 @@ class Steering(TwoNodes):
         self.b.start_agent()
         self.assertAtOnce(self.connect())
         self.assertPath(self.a, "smcd")
+
+    def test_a_server_with_three_devices_on_top_of_each_other_hears_one_syn(self):
+        stack = [
+            ["link", "add", "br0", "type", "bridge"],
+            ["addr", "flush", "dev", self.b.device],
+            ["link", "set", self.b.device, "master", "br0"],
+            ["link", "set", "br0", "up"],
+            ["link", "add", "mv0", "link", "br0", "type", "macvlan", "mode", "bridge"],
+            ["addr", "add", f"{self.b.ip4}/24", "dev", "mv0"],
+            ["link", "set", "mv0", "up"],
+        ]
+        for step in stack:
+            sh("ip", "-n", self.b.netns, *step)
+        self.start_agents()
+        self.serve()
+        for _ in range(2):
+            seen = self.connect()
+            self.assertTrue(seen["ok"], seen)
+            self.assertEqual(seen["own"].split()[-1], seen["who"].split()[-1])
+        self.assertPath(self.a, "smcd", at_least=2)
+        self.assertEqual(self.b.agent.totals(), {("smcd", "none"): 2})
+        self.assertEqual(self.b.agent.decisions()["SMC_IN_STEERED"], 3)  # a request, and two CLC sockets
+
+    def test_a_listener_beside_the_agents_own_gets_nothing(self):
+        """Any process of user 0 can listen on its address and port, but clients are not handed to that."""
+        self.start_agents(http={"listen": ""})
+        self.serve()
+        lines = self.b.run(["ss", "-Hltnp", "src", "127.0.0.1"]).stdout.splitlines()
+        (port,) = (line.split()[3].split(":")[-1] for line in lines if "smc-agent" in line)
+        thief = self.program(self.b, BESIDE, port, says="ready")
+        for _ in range(30):
+            self.assertTrue(self.connect()["ok"])
+        self.assertEqual(self.b.agent.totals(), {("smcd", "none"): 30})
+        self.tell(thief, "stop")
+        self.assertEqual(self.hear(thief), "0")
+
+    def test_a_client_does_not_choose_which_ports_of_the_servers_host_are_used(self):
+        """The leg has the client's port only if that is one that any connection may get."""
+        self.start_agents()
+        self.serve()
+        for port, taken in ((777, False), (40000, True)):
+            client = self.program(self.a, FROM_PORT, self.b.ip4, port, says="connected")
+            self.assertPath(self.b, "smcd")
+            used = self.b.run(["ss", "-Htn", "src", f"{self.b.ip4}:{port}"]).stdout
+            self.assertEqual(bool(used), taken, used)
+            self.end_program(client)
 
     def test_mptcp_is_left_alone(self):
         self.start_agents()

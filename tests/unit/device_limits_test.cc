@@ -26,3 +26,29 @@ TEST_CASE("device_limits__tcx_and_xdp_of_a_driver") {
     CHECK(limit_of({.tcx_behind = true}, std::nullopt) == "it has programs at its egress behind the agent's (tcx)");
     CHECK(limit_of({.native_xdp = true}, std::nullopt) == "it has a native XDP program");
 }
+
+TEST_CASE("device_limits__devices_that_encrypt_or_stand_on_one_that_does") {
+    const auto device = [](unsigned index, const char* kind, std::uint32_t header, unsigned link = 0) {
+        smc::NetDevice made;
+        made.index = index;
+        made.kind = kind;
+        made.header = header;
+        made.link = link;
+        return made;
+    };
+    const std::vector<smc::NetDevice> devices{
+        device(2, "", 14),           device(3, "wireguard", 0),  device(4, "tun", 0),       device(5, "tun", 14),
+        device(6, "macsec", 14, 2),  device(7, "vlan", 14, 6),   device(8, "vlan", 14, 2),  device(9, "gre", 0, 2),
+        device(10, "netkit", 0, 10), device(11, "veth", 14, 12), device(12, "veth", 14, 11)};
+    std::vector<unsigned> found;
+    for (const smc::NetDevice& one : devices) {
+        if (encrypts(one, devices)) {
+            found.push_back(one.index);
+        }
+    }
+    CHECK(found == std::vector<unsigned>{3, 4, 6, 7});
+
+    smc::NetDevice pod = device(2, "veth", 14, 3);  // its other end is device 3 of another namespace
+    pod.link_netns = 0;
+    CHECK_FALSE(encrypts(pod, devices));
+}
