@@ -151,10 +151,11 @@ void Engine::take_new() {
     }
     // Running tasks before new ones: a link may have to end a connection before a new one takes its RMBE (G5).
     for (const auto& task : kicked) {
-        if (Engine* engine = task->engine_.load(); engine != this) {
-            engine->kick(task);
-        } else if (tasks_.contains(task->order())) {
+        Engine* const engine = task->engine_.load();
+        if (engine == this && tasks_.contains(task->order())) {
             wait_for_turn(*task);
+        } else if (engine != this && engine != nullptr) {
+            engine->kick(task);
         }
     }
     for (Entry& entry : fresh) {

@@ -52,7 +52,7 @@ class Engine final : private Poller {
     // Adds a task that is no connection. It is driven in the same way, until its ended() is true.
     void add_task(std::shared_ptr<Task> task);
     // Runs a task soon, because another thread has something for it: a task of this engine, or one that has moved from
-    // here to another engine. Ignores a task that has ended.
+    // here to another engine. Ignores a task that has ended or is in no engine yet.
     void kick(std::shared_ptr<Task> task);
     // Soon gives a task of this engine to another one, which must live as long. Ignores a task that is not here, has
     // ended or cannot be detached (Task::detach()).

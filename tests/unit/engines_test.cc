@@ -160,6 +160,15 @@ TEST_CASE("engines__a_kick_by_way_of_the_former_engine_reaches_the_task") {
     CHECK(t.task->ran_by.load() != t.first_thread);
 }
 
+TEST_CASE("engines__a_kick_for_a_task_that_is_in_no_engine_yet_is_ignored") {
+    const auto engines = *Engines::start(2, [](const ConnectionEnd&) {}, {});
+    const auto early = std::make_shared<Traveller>(), other = std::make_shared<Traveller>();
+    engines->at(0).kick(early);
+    engines->at(0).add_task(other);
+    Traveller::run_by(engines->at(0), other);
+    CHECK(early->runs == 0);
+}
+
 TEST_CASE("engines__a_task_that_cannot_leave_stays") {
     const Two t(false);
     t.first().move(t.task, t.second());
