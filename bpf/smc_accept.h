@@ -6,6 +6,9 @@
 #ifndef SMC_ACCEPT_H
 #define SMC_ACCEPT_H
 
+/* A SYN reaches the devices of a stack one after the other within this time; TCP sends it again later. */
+#define SMC_STACK_NS 100000000ull
+
 static __always_inline enum smc_decision smc_decide_inbound(struct smc_subject *subject)
 {
 	SMC_INBOUND_CHECKS(SMC_ASK)
@@ -57,8 +60,8 @@ static __always_inline bool smc_passes(struct __sk_buff *skb, const struct smc_p
 }
 
 /*
- * A SYN without a listener must get its RST from the kernel, so the listener is looked up before steering. The
- * SYN is counted where it was heard first (inbound->ifindex).
+ * A SYN without a listener must get its RST from the kernel, so the listener is looked up before steering. A
+ * steered SYN is counted where it was heard first (inbound->ifindex).
  */
 static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, const struct smc_packet *packet,
 							const struct smc_tcp_options *options,
@@ -145,8 +148,8 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 
 /*
  * A SYN from the network: notes it in smc_inbound if sk_lookup shall hand it to the agent. A SYN passes each device of
- * a stack, the port of a bridge and the bridge for example, from the lowest one up. Only there it is a retransmission
- * if its sequence number is known.
+ * a stack, the port of a bridge and the bridge for example, from the lowest one up. If its sequence number is known,
+ * it is a retransmission only there, or after SMC_STACK_NS.
  */
 static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -161,7 +164,9 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	known = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 	if (known && known->isn == packet->seq && bpf_ktime_get_ns() - known->since_ns <= smc_inbound_life(known))
 		before = *known;
-	inbound.ifindex = before.since_ns ? before.ifindex : skb->ifindex;
+	/* a retransmission may come by another device than the SYN before */
+	inbound.ifindex =
+		before.since_ns && bpf_ktime_get_ns() - before.since_ns < SMC_STACK_NS ? before.ifindex : skb->ifindex;
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	smc_forget_ended(packet);
 	smc_forget_hairpin(packet);

@@ -124,7 +124,8 @@ static __always_inline bool smc_check_net_smc(struct smc_subject *s)
 
 /*
  * Sockets that the kernel has made for itself: when memory is short, it may have to write by them before any program
- * can go on. The sockets of MPTCP, which are the kernel's as well, are applications'.
+ * can go on. (Sockets of MPTCP and of net/smc are the kernel's as well, but applications'. The
+ * former are eligible; the latter are refused here if net/smc has fallen back.)
  */
 static __always_inline bool smc_check_kernel(struct smc_subject *s)
 {

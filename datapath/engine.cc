@@ -183,10 +183,10 @@ void Engine::give_away(Task& task, Engine& to) {
     std::erase(ready_, &task);
     std::erase(spinning_, &task);
     deadlines_.set(task.order(), kNever);
-    task.pass_ = 0;
+    Entry entry = std::move(tasks_.extract(task.order()).mapped());
+    task.order_ = task.pass_ = 0;  // so that the other engine does not take it for one of its own before it starts it
     task.waits_ = task.has_much_ = false;
     task.spins_until_ = kNever;
-    Entry entry = std::move(tasks_.extract(task.order()).mapped());
     count_--;
     moved_.fetch_add(1, std::memory_order_relaxed);
     if (!to.enlist(entry)) {  // it has stopped

@@ -22,6 +22,10 @@ Result<std::unique_ptr<Engines>> Engines::start(unsigned count, const Engine::On
     return all;
 }
 
+Engines::~Engines() {
+    (void)stop(std::chrono::milliseconds::max());
+}
+
 Engine& Engines::least_busy() const {
     return **std::ranges::min_element(engines_, {}, [](const auto& engine) { return engine->tasks(); });
 }
@@ -56,6 +60,9 @@ std::uint64_t Engines::moved() const {
 bool Engines::stop(std::chrono::milliseconds timeout) const {
     for (const auto& engine : engines_) {
         engine->begin_stop();  // one that hangs does not keep the others from ending in order
+    }
+    if (timeout == std::chrono::milliseconds::max()) {
+        return std::ranges::all_of(engines_, [](const auto& engine) { return engine->stop(); });
     }
     const auto until = os::now() + timeout;
     return std::ranges::all_of(engines_, [&](const auto& engine) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The data path: one engine or several, so that it may use more than one processor. A connection stays in one engine
-// for its lifetime; a link and all its connections are in the same one.
+// The data path: one engine or several, so that it may use more than one processor. A connection may move from one
+// engine to another (Engine::move()); a link and its connections stay in the same one.
 #pragma once
 
 #include <chrono>
@@ -17,6 +17,11 @@ class Engines {
     static Result<std::unique_ptr<Engines>> start(unsigned count, const Engine::OnEnd& on_end,
                                                   std::chrono::microseconds longest_spin,
                                                   const Engine::BusyPolls& busy_polls = {});
+
+    // All of them end before the first is destroyed: until then each may pass a task or a kick on to another.
+    ~Engines();
+    Engines(const Engines&) = delete;
+    Engines& operator=(const Engines&) = delete;
 
     // The engine with the fewest tasks.
     [[nodiscard]] Engine& least_busy() const;

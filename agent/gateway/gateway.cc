@@ -50,7 +50,7 @@ Gateway::Gateway(const Parts& parts)
                   }),
       half_open_(parts.namespaces),
       placement_(parts.engines.count()),
-      busy_times_(parts.engines.count()) {}
+      times_(parts.engines.count()) {}
 Gateway::~Gateway() = default;
 
 std::string Gateway::obstacle() const {
@@ -347,10 +347,15 @@ void Gateway::swept(const bpf::Swept& found) {
 void Gateway::balance() {
     const TimePoint now = os::now();
     const std::chrono::duration<double> since = now - std::exchange(balanced_, now);
-    std::vector<double> busy(busy_times_.size());
+    std::vector<double> busy(times_.size());
     for (std::size_t i = 0; i < busy.size(); i++) {
-        const auto time = p_.engines.at(i).busy_time();
-        busy[i] = std::chrono::duration<double>(time - std::exchange(busy_times_[i], time)) / since;
+        Engine& engine = p_.engines.at(i);
+        const EngineTimes now_at{engine.busy_time(), engine.processor_time()},
+            before = std::exchange(times_[i], now_at);
+        // An engine that waits for a processor is not helped by others, which wait as well.
+        busy[i] =
+            std::chrono::duration<double>(std::min(now_at.busy - before.busy, now_at.processor - before.processor)) /
+            since;
     }
     const auto bytes = [this](std::uint64_t id) {
         const auto c = p_.connections.find(id);

@@ -101,7 +101,10 @@ class Gateway {
     Keepalives keepalives_;
     HalfOpen half_open_;
     Placement placement_;
-    std::vector<std::chrono::nanoseconds> busy_times_;  // of the engines, at the last balance()
+    struct EngineTimes {
+        std::chrono::nanoseconds busy{}, processor{};
+    };
+    std::vector<EngineTimes> times_;  // of the engines, at the last balance()
     TimePoint balanced_{};
     // By connection id: the sessions under way, and the DMBs of connections on SMC-D.
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;

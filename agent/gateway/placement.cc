@@ -59,7 +59,7 @@ std::vector<Placement::Move> Placement::balance(const std::vector<double>& busy,
             continue;
         }
         const std::size_t before = moves.size();
-        spread_streams(engine, moves);
+        spread_streams(engine, busy, moves);
         if (moves.size() == before && full_for_[engine] >= kFullFor) {
             halve(engine, busy, moves);
         }
@@ -81,9 +81,14 @@ void Placement::bring_home(const std::vector<double>& busy, Moves& moves) {
 
 // Streams go to the engine with the fewest of them, as long as that makes the numbers more equal. The only stream of an
 // engine that has other active connections, too, goes to an engine that has none.
-void Placement::spread_streams(std::size_t from, Moves& moves) {
+void Placement::spread_streams(std::size_t from, const std::vector<double>& busy, Moves& moves) {
     const std::vector<std::uint64_t> all = active(from);
     std::vector<std::size_t> count = streams();
+    for (std::size_t engine = 0; engine < count.size(); engine++) {
+        if (count[engine] == 0 && busy[engine] > kFull) {
+            count[engine] = SIZE_MAX / 2;  // full of something else, such as links
+        }
+    }
     for (std::size_t left = all.size(); left > 1; left--) {
         const std::uint64_t id = all[all.size() - left];
         const std::size_t to = least(count);

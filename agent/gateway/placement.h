@@ -36,8 +36,8 @@ class Placement {
         std::size_t from = 0, to = 0;
     };
     // To be called once a second. `busy`: for each engine, the share of the time since the last call in which it had
-    // work, from 0 to 1. `bytes`: all bytes that a connection has moved so far. Assumes that all returned moves are
-    // made.
+    // work and a processor, from 0 to 1. `bytes`: all bytes that a connection has moved so far. Assumes that all
+    // returned moves are made.
     std::vector<Move> balance(const std::vector<double>& busy,
                               const std::function<std::uint64_t(std::uint64_t id)>& bytes);
 
@@ -54,7 +54,7 @@ class Placement {
 
     static bool is_stream(const Placed& connection);
     void bring_home(const std::vector<double>& busy, Moves& moves);
-    void spread_streams(std::size_t from, Moves& moves);
+    void spread_streams(std::size_t from, const std::vector<double>& busy, Moves& moves);
     void halve(std::size_t from, const std::vector<double>& busy, Moves& moves);
     [[nodiscard]] std::vector<std::uint64_t> active(std::size_t engine) const;
     [[nodiscard]] std::vector<std::size_t> streams() const;

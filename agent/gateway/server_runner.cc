@@ -158,8 +158,12 @@ UniqueFd ServerRunner::take_application() {
 void ServerRunner::on(const session::Run& action) {
     UniqueFd leg = take_application();
     const auto hairpin = programs_.hairpins.get(app());
-    const bool was_accepted = !hairpin || hairpin->sender.cookie != 0;
-    if (!was_accepted && was_reset(leg.get())) {
+    if (!hairpin) {
+        // A SYN of the client's tuple made the leg's half-open connection go, although the client is connected:
+        // somebody has forged it. No packet of the leg reaches anybody; the data path passes on that it is not
+        // connected.
+        disconnect(leg.get());
+    } else if (hairpin->sender.cookie == 0 && was_reset(leg.get())) {
         return dial_again(action.outcome, std::move(leg));
     }
     end({SessionEnd::Kind::kSmc, action.outcome, std::move(leg), clc_->release()});

@@ -136,6 +136,11 @@ bool was_reset(int fd) {
     return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
 }
 
+void disconnect(int fd) {
+    const sockaddr nowhere{.sa_family = AF_UNSPEC, .sa_data = {}};
+    [[maybe_unused]] const int done = ::connect(fd, &nowhere, sizeof nowhere);
+}
+
 int take_connect_error(int fd) {
     pollfd ready{fd, POLLOUT, 0};
     if (::poll(&ready, 1, 0) == 0) {

@@ -40,6 +40,8 @@ void unbind_from_device(int fd);
 [[nodiscard]] bool is_connecting(int fd);
 // Whether a TCP socket that was connected has no connection any more, because the other end has reset it.
 [[nodiscard]] bool was_reset(int fd);
+// Ends a TCP connection at this end only, or by a reset; the socket stays.
+void disconnect(int fd);
 // The result of a connect(): 0 or its errno; EINPROGRESS if there is none yet. An errno is reported once: the next call
 // returns 0.
 [[nodiscard]] int take_connect_error(int fd);

@@ -129,14 +129,15 @@ void Namespaces::rescan_soon() {
 
 void Namespaces::rescan_in(std::chrono::steady_clock::duration time) {
     thorough_ = true;
-    if (soon_pending_) {
+    const TimePoint when = os::now() + time;
+    if (soon_pending_ && soon_.expiry() <= when) {
         return;
     }
     soon_pending_ = true;
-    soon_.expires_after(time);
+    soon_.expires_at(when);  // cancels a later one
     soon_.async_wait([this](std::error_code error) {
-        soon_pending_ = false;
         if (!error) {
+            soon_pending_ = false;
             rescan();
         }
     });
@@ -169,7 +170,7 @@ void Namespaces::rescan() {
                 take(*looked.first, kOpenedAtOnce);  // otherwise descriptors ran out: no namespace is known to be gone
             }
             if (std::exchange(again_, false)) {
-                rescan_soon();
+                wanted();
             }
         });
 }

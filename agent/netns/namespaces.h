@@ -53,10 +53,10 @@ class Namespaces {
     Namespaces& operator=(const Namespaces&) = delete;
 
     // Opens the namespaces that exist now.
+    void rescan_in(std::chrono::steady_clock::duration time);
     void start();
     // Looks into /proc on another thread; then opens new namespaces. Namespaces that had no process for two looks in a
     // row get no new connections, and are closed some seconds after the last connection there.
-    void rescan_in(std::chrono::steady_clock::duration time);
     void rescan();
     // Runs `io` until the known namespaces are prepared, but no longer than Times::prepare.
     void settle();

@@ -29,6 +29,18 @@ bool encrypts_itself(const NetDevice& device) {
     return device.kind == "macsec" || (device.header == 0U && std::ranges::find(kPlain, device.kind) == kPlain.end());
 }
 
+// Whether `lower` is a port of the device, or the device below it in the same namespace.
+bool is_below(const NetDevice& lower, const NetDevice& device) {
+    return lower.index != device.index &&
+           (lower.controller == device.index || (lower.index == device.link && !device.link_netns));
+}
+
+bool encrypts(const NetDevice& device, const std::vector<NetDevice>& devices, int stacked) {
+    return encrypts_itself(device) || (stacked > 0 && std::ranges::any_of(devices, [&](const NetDevice& lower) {
+                                           return is_below(lower, device) && encrypts(lower, devices, stacked - 1);
+                                       }));
+}
+
 // Kinds of queueing disciplines, by the device's index.
 using Kinds = std::map<unsigned, std::vector<std::string>>;
 
@@ -78,18 +90,8 @@ std::string limit_of(const DeviceRules& rules, std::optional<unsigned> own_prior
 }
 
 bool encrypts(const NetDevice& device, const std::vector<NetDevice>& devices) {
-    constexpr int kMostBelow = 8;  // as many devices as the kernel stacks
-    const NetDevice* found = &device;
-    for (int below = 0; found != nullptr && below <= kMostBelow; below++) {
-        if (encrypts_itself(*found)) {
-            return true;
-        }
-        const auto next = std::ranges::find_if(devices, [&](const NetDevice& other) {
-            return other.index == found->link && other.index != found->index && !found->link_netns;
-        });
-        found = next == devices.end() ? nullptr : &*next;
-    }
-    return false;
+    constexpr int kMostStacked = 8;  // the kernel's own limit
+    return encrypts(device, devices, kMostStacked);
 }
 
 Result<std::map<unsigned, DeviceRules>> device_rules(const Rtnetlink& there, const std::vector<NetDevice>& devices,

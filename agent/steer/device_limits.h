@@ -25,9 +25,9 @@ struct DeviceRules {
 // filter; none: ours is attached by tcx, in front of all filters.
 [[nodiscard]] std::string limit_of(const DeviceRules& rules, std::optional<unsigned> own_priority);
 
-// Whether packets that leave by the device may be encrypted by it, or by a device below it: WireGuard, MACsec, a VPN's
-// tun device. Such a limit concerns connections that use the device, not the whole namespace. `devices`: those of its
-// namespace.
+// Whether packets that leave by the device may be encrypted by it, by a device below it or by one of its ports:
+// WireGuard, MACsec, a VPN's tun device. Such a limit concerns connections that use the device, not the whole
+// namespace. `devices`: those of its namespace.
 [[nodiscard]] bool encrypts(const NetDevice& device, const std::vector<NetDevice>& devices);
 
 // The rules of these devices, by index. `there` belongs to their network namespace, `own` to the agent's.

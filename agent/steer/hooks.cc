@@ -179,6 +179,14 @@ bool Hooks::attach_again(unsigned index, Device& device) const {
     return any;
 }
 
+// A probe that comes back meanwhile may not be counted, and counts as lost then; one alone decides nothing.
+void Hooks::tell_encrypts(unsigned index, const Device& device) const {
+    if (auto value = programs_.devices.get({slot_, index})) {
+        value->encrypts = device.encrypts ? 1 : 0;
+        (void)programs_.devices.put({slot_, index}, *value);
+    }
+}
+
 void Hooks::detach(unsigned index, const Device& device) const {
     for (const std::string& pin : device.pins) {
         unpin(pin);
@@ -218,6 +226,9 @@ Result<Hooks::State> Hooks::sync_devices() {
         auto& device = devices_[index];
         device.name = found->name;
         device.up = found->up;
+        if (std::exchange(device.encrypts, encrypts(*found, *devices)) != device.encrypts) {
+            tell_encrypts(index, device);  // a port came to a bridge, for instance
+        }
         // A device that is down moves no packet, and many namespaces have devices that are never set up.
         if (!device.up || present.size() > kMostDevices || device.clsact || !device.pins.empty() ||
             !device.links.empty() || device.mac_len == kHeaderUnknown || (goes_on_ && !device.problem.empty()) ||
@@ -227,7 +238,7 @@ Result<Hooks::State> Hooks::sync_devices() {
         device.mac_len = found->header ? *found->header : kHeaderUnknown;
         smc_device value{};
         value.mac_len = device.mac_len;
-        value.encrypts = encrypts(*found, *devices) ? 1 : 0;
+        value.encrypts = device.encrypts ? 1 : 0;
         random_bytes(reinterpret_cast<std::uint8_t*>(&value.probe), sizeof value.probe);
         if (auto put = programs_.devices.put({slot_, index}, value); !put) {
             device.problem = put.error().text();

@@ -66,6 +66,7 @@ class Hooks {
         std::string name;
         bool up = false;
         std::uint32_t mac_len = 0;
+        bool encrypts = false;                      // it, or a device below it, may encrypt packets
         std::string problem;                        // why programs could not be attached; empty: none was found
         std::string attach_again_problem;           // why programs could not be attached again
         std::string limits;                         // a limit that its packets meet and a leg's do not
@@ -83,6 +84,7 @@ class Hooks {
     Result<void> attach_clsact(unsigned index, Device& device) const;
     bool attach_again(unsigned index, Device& device) const;
     void detach(unsigned index, const Device& device) const;
+    void tell_encrypts(unsigned index, const Device& device) const;
     void look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices);
     void look_at_vlans(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices);
     void probe_all();

@@ -172,7 +172,7 @@ void Departure::settle() {
     const TimePoint now = os::now();
     until_ = std::min<TimePoint>(stop_by_, now + p_.upgrade_drain);
     log()->info("upgrade: left: another agent takes over; {} connections stay here, for {} s at most", p_.connections(),
-                std::chrono::ceil<std::chrono::seconds>(until_ - now).count());
+                std::chrono::ceil<std::chrono::seconds>(std::max(until_, now) - now).count());
     p_.release();
 }
 

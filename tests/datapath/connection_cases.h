@@ -87,6 +87,12 @@ struct ConnectionSide {
     std::unique_ptr<Engine> other = *Engine::start([this](const ConnectionEnd& end) { ends.add(end); }, kSpin);
     std::shared_ptr<SmcConnection> connection;
 
+    ~ConnectionSide() {  // either engine may still pass a kick on to the other
+        if (engine) {
+            engine->stop();
+        }
+        other->stop();
+    }
     void run(UniqueFd clc, End end, std::chrono::milliseconds close_timeout) {
         SocketPair leg = tcp_pair();
         app = std::move(leg.a);
@@ -320,6 +326,10 @@ SMC_CONNECTION_CASE("both_directions_arrive_whole_while_it_moves_between_engines
         }
     };
     std::thread movers[] = {std::thread(move, std::ref(c.client)), std::thread(move, std::ref(c.server))};
+    constexpr bool kMoves = std::is_same_v<TestType, DmbPair>;
+    while (kMoves && (c.client.engine->moved() == 0 || c.server.engine->moved() == 0)) {
+        std::this_thread::yield();
+    }
     std::thread threads[] = {
         std::thread([&, r = std::mt19937(1)]() mutable { send_all(c.client.app.get(), data, r); }),
         std::thread([&, r = std::mt19937(2)]() mutable { send_all(c.server.app.get(), data, r); }),
@@ -336,10 +346,6 @@ SMC_CONNECTION_CASE("both_directions_arrive_whole_while_it_moves_between_engines
     }
     CHECK(got_up == data);
     CHECK(got_down == data);
-    if (std::is_same_v<TestType, DmbPair>) {
-        CHECK(c.client.engine->moved() > 0);
-        CHECK(c.server.engine->moved() > 0);
-    }
 }
 
 // What each side waits for is told once: by an edge that epoll has reported already, or by memory without any event.

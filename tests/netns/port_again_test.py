@@ -3,6 +3,7 @@
 the new SYN from that old socket by a challenge ACK, which the client's kernel answers by a reset; the next SYN is for
 the listener (RFC 9293 section 3.10.7.4, RFC 5961)."""
 import json
+import signal
 import unittest
 
 from base import TwoNodes
@@ -39,6 +40,14 @@ for line in sys.stdin:
         except OSError as e: print(repr(e), flush=True)
 """
 
+
+# Connects from a port once, and prints the answer or the name of the error.
+ONCE = """
+import socket, sys
+c = socket.socket(); c.settimeout(20); c.bind(('', int(sys.argv[2])))
+try: c.connect((sys.argv[1], 5000)); c.sendall(b'hello'); print(c.recv(5).decode(), flush=True)
+except OSError as e: print(type(e).__name__, flush=True)
+"""
 
 # Answers "hello" and reads nothing more until it is told a line of stdin. Prints how many bytes it read then.
 SLOW = """
@@ -139,6 +148,23 @@ class PortAgain(TwoNodes):
         wait_for("the agent to end what it was told to end", lambda: not self.table(self.a, "smc_half_open"))
         self.tell(server, "read")
         self.assertEqual(int(self.hear(server)), sent)
+
+    def test_a_forged_syn_while_the_agents_talk(self):
+        """It takes the leg from the server's application. The client hears that, and is not left waiting."""
+        patient = {"fallback": {"budget_ms": 30000}, "smc": {"step_timeout_ms": 60000}, "times": {"stale_ms": 60000}}
+        self.start_agents(**patient)
+        self.program(self.a, CLIENT, self.b.ip4, 7000, says="hello")
+        self.b.agent.send_signal(signal.SIGSTOP)
+        client = self.program(self.a, ONCE, self.b.ip4, 7001)
+        wait_for("the agents to talk", lambda: len(self.a.agent.connections(5000)) == 2)
+        self.a.agent.send_signal(signal.SIGSTOP)
+        self.b.agent.send_signal(signal.SIGCONT)
+        wait_for("the server's leg", lambda: self.b.agent.decisions()["SMC_LEG_JOINED"] == 2)
+        (link,) = json.loads(self.b.run(["ip", "-j", "link", "show", "dev", self.b.device], check=True).stdout)
+        self.a.python(SYN, self.a.device, link["address"], self.a.ip4, 7001, self.b.ip4, 5000, check=True)
+        wait_for("the SYN to be heard", lambda: self.b.agent.decisions()["SMC_IN_MADE_WAY"])
+        self.a.agent.send_signal(signal.SIGCONT)
+        self.assertEqual(self.hear(client), "ConnectionResetError")
 
     def test_after_a_reset_that_a_late_reader_has_not_been_told(self):
         """What the client had sent before it waits for room at the server, and the reset waits behind it."""

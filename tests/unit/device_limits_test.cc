@@ -48,6 +48,14 @@ TEST_CASE("device_limits__devices_that_encrypt_or_stand_on_one_that_does") {
     }
     CHECK(found == std::vector<unsigned>{3, 4, 6, 7});
 
+    std::vector<smc::NetDevice> bridged = devices;
+    bridged.push_back(device(20, "bridge", 14));
+    bridged.push_back(device(21, "bridge", 14));
+    bridged[5].controller = 20;  // the VLAN on MACsec
+    bridged[6].controller = 21;  // the other VLAN
+    CHECK(encrypts(device(20, "bridge", 14), bridged));
+    CHECK_FALSE(encrypts(device(21, "bridge", 14), bridged));
+
     smc::NetDevice pod = device(2, "veth", 14, 3);  // its other end is device 3 of another namespace
     pod.link_netns = 0;
     CHECK_FALSE(encrypts(pod, devices));

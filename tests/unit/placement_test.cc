@@ -99,6 +99,15 @@ TEST_CASE("placement__streams_are_spread_once_their_engine_has_no_time_left") {
     CHECK(s.numbers() == std::vector<long>{3, 3});
 }
 
+TEST_CASE("placement__no_stream_goes_to_an_engine_that_is_full_of_something_else") {
+    Scene s(2);
+    s.add_many(1, 4, pair_of(1));
+    s.busy = {1, 1};
+    for (int second = 0; second < 5; second++) {
+        CHECK(s.pass(1, 4, kMuch) == 0);
+    }
+}
+
 TEST_CASE("placement__a_single_stream_leaves_messages_for_an_idle_engine_and_stays_where_it_is_alone") {
     Scene s(2);
     s.add(1, pair_of(1));
