@@ -107,7 +107,7 @@ struct Node : Loaded {
         REQUIRE(rtnetlink);
         cookie = rtnetlink->netns_cookie();
         REQUIRE(programs->netns.put(cookie, {0, 1, 1, 0, 0, 1}));
-        REQUIRE(programs->devices.put({0, 1}, {14, 0, 0, 0}));
+        REQUIRE(programs->devices.put({0, 1}, {14, 0, 0, 0, 0, 0}));
         REQUIRE(programs->subscribe([this](const smc_event& event) { told.push_back(event); }));
         for (const bool v6 : {false, true}) {
             UniqueFd& fd = listeners.emplace_back(::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

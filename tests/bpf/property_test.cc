@@ -321,7 +321,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
         const __u8 limited = slow_device ? 1 : 0;
         REQUIRE(p.programs->netns.put(netns,
                                       {0, hairpin4 ? __u8{1} : __u8{0}, hairpin6 ? __u8{1} : __u8{0}, 0, limited, 1}));
-        REQUIRE(p.programs->devices.put(lo, {14, 0, 0, 0}));
+        REQUIRE(p.programs->devices.put(lo, {14, 0, 0, 0, 0, 0}));
         const auto config = bpf::Map<std::uint32_t, smc_config>(p.programs->map_fd("smc_config")).get(0);
         REQUIRE(config);
         for (int i = 0; i < 200; i++) {
