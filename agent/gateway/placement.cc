@@ -2,7 +2,9 @@
 #include "agent/gateway/placement.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cstdint>
+#include <functional>
+#include <utility>
 
 namespace smc {
 

@@ -170,7 +170,7 @@ void ServerRunner::on(const session::Run& action) {
 }
 
 void ServerRunner::dial_again(const clc::Outcome& outcome, UniqueFd leg) {
-    dialled_again_.emplace(outcome, std::move(leg));
+    dialled_again_ = DialledAgain{outcome, std::move(leg)};
     connect_leg(kPortsTried, 0);
 }
 
