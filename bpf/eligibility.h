@@ -8,7 +8,7 @@
  *	X(decision, NODE or SOCKET, function, what is in the way)
  *
  * NODE: the agent, its tables and the addresses decide. SOCKET: only the socket or the SYN itself can tell. (Whether
- *the device encrypts packets, for LIMITED, is known by the SYN only: smc_explain leaves that out.)
+ * the device encrypts packets, for LIMITED, is known by the SYN only: smc_explain leaves that out.)
  */
 #ifndef SMC_ELIGIBILITY_H
 #define SMC_ELIGIBILITY_H

@@ -168,8 +168,11 @@ void Engine::take_new() {
         wait_for_turn(task);
     }
     for (const auto& [task, to] : moving) {
-        if (task->engine_.load() == this && to != this && tasks_.contains(task->order())) {
+        Engine* const engine = task->engine_.load();
+        if (engine == this && to != this && tasks_.contains(task->order())) {
             give_away(*task, *to);
+        } else if (engine != this && engine != nullptr) {
+            engine->move(task, *to);
         }
     }
 }

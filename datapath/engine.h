@@ -54,8 +54,8 @@ class Engine final : private Poller {
     // Runs a task soon, because another thread has something for it: a task of this engine, or one that has moved from
     // here to another engine. Ignores a task that has ended or is in no engine yet.
     void kick(std::shared_ptr<Task> task);
-    // Soon gives a task of this engine to another one, which must live as long. Ignores a task that is not here, has
-    // ended or cannot be detached (Task::detach()).
+    // Soon gives a task of this engine, or one that has moved from here, to another engine, which must live as long.
+    // Ignores a task that has ended, is in no engine yet or cannot be detached (Task::detach()).
     void move(std::shared_ptr<Task> task, Engine& to);
 
     // Whether the thread has completed an iteration since the last call. Called periodically; once a second is enough

@@ -158,15 +158,20 @@ UniqueFd ServerRunner::take_application() {
 void ServerRunner::on(const session::Run& action) {
     UniqueFd leg = take_application();
     const auto hairpin = programs_.hairpins.get(app());
-    if (!hairpin) {
-        // A SYN of the client's tuple made the leg's half-open connection go, although the client is connected:
-        // somebody has forged it. No packet of the leg reaches anybody; the data path passes on that it is not
-        // connected.
-        disconnect(leg.get());
-    } else if (hairpin->sender.cookie == 0 && was_reset(leg.get())) {
+    if ((!hairpin || hairpin->sender.cookie == 0) && was_reset(leg.get())) {
         return dial_again(action.outcome, std::move(leg));
     }
+    disconnect_if_unheard(leg.get());
     end({SessionEnd::Kind::kSmc, action.outcome, std::move(leg), clc_->release()});
+}
+
+// If a SYN of the client's tuple has made the half-open connection of the leg go, although the client is connected,
+// somebody has forged that SYN. The leg has no hairpin then, and nobody hears it; so that the client learns of it, the
+// data path has to see a leg that is not connected.
+void ServerRunner::disconnect_if_unheard(int leg) const {
+    if (!programs_.hairpins.get(app())) {
+        disconnect(leg);
+    }
 }
 
 void ServerRunner::dial_again(const clc::Outcome& outcome, UniqueFd leg) {
@@ -180,6 +185,7 @@ void ServerRunner::run(UniqueFd leg) {
 
 void ServerRunner::on(const session::RunOnTcp& action) {
     UniqueFd leg = take_application();
+    disconnect_if_unheard(leg.get());
     if (action.outcome.reason == Reason::kAnswerLost) {
         const Endpoint client{connection_->client.ip, 0};
         programs_.remember(netns_->cookie(), client, SMC_SERVER_NOT_NOW, Reason::kAnswerLost, parts_.config.cache_time,

@@ -39,6 +39,7 @@ class ServerRunner final : public Runner<session::Server> {
     void timed_out();
     void refused(int error);
     UniqueFd take_application();
+    void disconnect_if_unheard(int leg) const;
     void dial_again(const clc::Outcome& outcome, UniqueFd leg);
     void run(UniqueFd leg);
     void reset_application();

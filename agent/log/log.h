@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,9 +27,10 @@ concept HasText = requires(const T& value) {
 
 // An object with text() may be an argument of a log line. Its text is made only if the line is formatted.
 template <smc::HasText T>
-struct fmt::formatter<T> : fmt::formatter<std::string_view> {
-    auto format(const T& value, fmt::format_context& context) const {
-        return fmt::formatter<std::string_view>::format(value.text(), context);
+struct fmt::formatter<T> {
+    static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+    static auto format(const T& value, fmt::format_context& context) {
+        return fmt::format_to(context.out(), "{}", value.text());
     }
 };
 

@@ -53,7 +53,6 @@ class Namespaces {
     Namespaces& operator=(const Namespaces&) = delete;
 
     // Opens the namespaces that exist now.
-    void rescan_in(std::chrono::steady_clock::duration time);
     void start();
     // Looks into /proc on another thread; then opens new namespaces. Namespaces that had no process for two looks in a
     // row get no new connections, and are closed some seconds after the last connection there.
@@ -87,6 +86,7 @@ class Namespaces {
         TimePoint used_at{};  // when a connection was last seen to live there
     };
 
+    void rescan_in(std::chrono::steady_clock::duration time);
     void open(std::uint64_t inode, int pid, std::uint32_t slot);
     void watch_links(std::uint64_t inode);
     void schedule_tick();

@@ -226,7 +226,8 @@ Result<Hooks::State> Hooks::sync_devices() {
         auto& device = devices_[index];
         device.name = found->name;
         device.up = found->up;
-        if (std::exchange(device.encrypts, encrypts(*found, *devices)) != device.encrypts) {
+        const bool now = present.size() <= kMostDevices && encrypts(*found, *devices);
+        if (std::exchange(device.encrypts, now) != now) {
             tell_encrypts(index, device);  // a port came to a bridge, for instance
         }
         // A device that is down moves no packet, and many namespaces have devices that are never set up.
