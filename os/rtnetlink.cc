@@ -213,22 +213,33 @@ Result<std::vector<NetDevice>> Rtnetlink::devices() const {
     });
 }
 
+namespace {
+
+// Of a qdisc or a filter.
+std::string kind_of(const nlmsghdr* part) {
+    std::string kind;
+    for_each_attribute<tcmsg>(part, [&](unsigned type, const nlattr* attribute) {
+        if (type == TCA_KIND) {
+            kind = mnl_attr_get_str(attribute);
+        }
+    });
+    return kind;
+}
+
+}  // namespace
+
 Result<std::vector<Qdisc>> Rtnetlink::qdiscs() const {
     return dump<tcmsg, Qdisc>(socket_.get(), RTM_GETQDISC, [](const tcmsg& info, const nlmsghdr* part) {
-        Qdisc qdisc{static_cast<unsigned>(info.tcm_ifindex), {}};
-        for_each_attribute<tcmsg>(part, [&](unsigned type, const nlattr* attribute) {
-            if (type == TCA_KIND) {
-                qdisc.kind = mnl_attr_get_str(attribute);
-            }
-        });
-        return std::optional(std::move(qdisc));
+        return std::optional(Qdisc{static_cast<unsigned>(info.tcm_ifindex), kind_of(part)});
     });
 }
 
-Result<std::vector<unsigned>> Rtnetlink::egress_filters(unsigned device) const {
-    return dump<tcmsg, unsigned>(
+Result<std::vector<Filter>> Rtnetlink::egress_filters(unsigned device) const {
+    return dump<tcmsg, Filter>(
         socket_.get(), RTM_GETTFILTER,
-        [](const tcmsg& info, const nlmsghdr*) { return std::optional(TC_H_MAJ(info.tcm_info) >> 16); },
+        [](const tcmsg& info, const nlmsghdr* part) {
+            return std::optional(Filter{TC_H_MAJ(info.tcm_info) >> 16, kind_of(part)});
+        },
         [](tcmsg& which, unsigned index) {
             which.tcm_ifindex = static_cast<int>(index);
             which.tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS);

@@ -43,6 +43,11 @@ struct Qdisc {
     std::string kind;     // "tbf"
 };
 
+struct Filter {
+    unsigned priority = 0;
+    std::string kind;  // "bpf", "flower"
+};
+
 struct NetAddress {
     Endpoint address;              // port 0
     std::uint8_t prefix_bits = 0;  // in its own family
@@ -74,8 +79,8 @@ class Rtnetlink {
     [[nodiscard]] Result<std::vector<NetAddress>> addresses() const;
     // The qdiscs of all devices, except those that the kernel does not list unless asked to (TCA_DUMP_INVISIBLE).
     [[nodiscard]] Result<std::vector<Qdisc>> qdiscs() const;
-    // Priorities of the filters at the egress of a device's clsact qdisc.
-    [[nodiscard]] Result<std::vector<unsigned>> egress_filters(unsigned device) const;
+    // The filters at the egress of a device's clsact qdisc.
+    [[nodiscard]] Result<std::vector<Filter>> egress_filters(unsigned device) const;
     // The ID that this namespace has for another one; nothing: it has none.
     [[nodiscard]] std::optional<int> netns_id(int netns_fd) const;
     struct Route {

@@ -60,7 +60,7 @@ nlmsghdr* put_request(char* buffer, std::uint16_t type, std::uint16_t flags, con
 
 int note_state(const nlmsghdr* header, void* state) {
     if (header->nlmsg_len >= MNL_NLMSG_HDRLEN + sizeof(inet_diag_msg)) {
-        *static_cast<unsigned*>(state) = static_cast<const inet_diag_msg*>(mnl_nlmsg_get_payload(header))->idiag_state;
+        *static_cast<int*>(state) = static_cast<const inet_diag_msg*>(mnl_nlmsg_get_payload(header))->idiag_state;
     }
     return MNL_CB_OK;
 }
@@ -81,19 +81,17 @@ Result<void> SockDiag::abort(const Socket& which) const {
     return {};
 }
 
-bool SockDiag::connects(const Socket& which) const {
-    constexpr unsigned kSynSent = 2;
+std::optional<int> SockDiag::state_of(const Socket& which) const {
     alignas(nlmsghdr) std::array<char, kMessageBytes> buffer{};
     const nlmsghdr* header = put_request(buffer.data(), SOCK_DIAG_BY_FAMILY, 0, which);
-    unsigned state = 0;
+    int state = 0;
     if (mnl_socket_sendto(socket_.get(), header, header->nlmsg_len) < 0) {
-        return false;
+        return std::nullopt;
     }
     const ssize_t n = mnl_socket_recvfrom(socket_.get(), buffer.data(), buffer.size());
-    return n > 0 &&
-           mnl_cb_run(buffer.data(), static_cast<std::size_t>(n), 1, mnl_socket_get_portid(socket_.get()), note_state,
-                      &state) >= 0 &&
-           state == kSynSent;
+    const bool answered = n > 0 && mnl_cb_run(buffer.data(), static_cast<std::size_t>(n), 1,
+                                              mnl_socket_get_portid(socket_.get()), note_state, &state) >= 0;
+    return answered && state != 0 ? std::optional(state) : std::nullopt;
 }
 
 }  // namespace smc

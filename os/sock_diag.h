@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "os/endpoint.h"
 #include "os/result.h"
@@ -26,8 +27,9 @@ class SockDiag {
     // Ends a socket. Its application gets ECONNABORTED, after the data that it has not read yet. ENOENT: there is no
     // such socket. EOPNOTSUPP: the kernel does not support this.
     [[nodiscard]] Result<void> abort(const Socket& which) const;
-    // Whether the socket is in connect(), and has got no answer (SYN_SENT). False also if there is no such socket.
-    [[nodiscard]] bool connects(const Socket& which) const;
+    // The state of the socket (TCP_ESTABLISHED and so on, <netinet/tcp.h>). nullopt: there is no such socket, or the
+    // kernel does not say.
+    [[nodiscard]] std::optional<int> state_of(const Socket& which) const;
 
  private:
     struct Close {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/client_runner.h"
 
+#include <netinet/tcp.h>
+
 #include <cerrno>
 #include <system_error>
 
@@ -105,7 +107,7 @@ void ClientRunner::connect_leg(int ports) {
     options.buffers = buffers_of_leg();
     auto fd = connect_with(*wanted_.netns, mark, options);
     if (!fd) {
-        return feed(session_.leg_failed(false, fd.error().text()));
+        return feed(session_.leg_failed(session::AppState::kSynSent, fd.error().text()));
     }
     leg_.emplace(parts_.io, std::move(*fd));
     if (const int error = take_connect_error(leg_->fd()); error != EINPROGRESS) {
@@ -119,6 +121,10 @@ void ClientRunner::connect_leg(int ports) {
 
 void ClientRunner::leg_connected(int error) {
     timeout_.set(kNever);
+    if (error == 0 && !programs_.has_hairpin(leg_->fd())) {
+        // A filter or another program ended its packets before smc_egress saw them: the server itself has answered.
+        return feed(session_.leg_failed(app_state(), "the leg's packets left this host"));
+    }
     if (error == 0) {
         follow_routes();
         return feed(session_.leg_connected(os::now()));
@@ -127,7 +133,7 @@ void ClientRunner::leg_connected(int error) {
         return connect_leg(ports_ - 1);
     }
     const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
-    feed(session_.leg_failed(reset && !application_waits(), std::generic_category().message(error)));
+    feed(session_.leg_failed(reset ? after_reset() : app_state(), std::generic_category().message(error)));
 }
 
 // For its handshake, the leg is bound to the device by which the application's SYN left, because rules may route other
@@ -147,34 +153,65 @@ void ClientRunner::follow_routes() {
     }
 }
 
+SockDiag::Socket ClientRunner::application() const {
+    const smc_request& q = wanted_.request;
+    return {from_abi(q.local), remote_of(wanted_.tuple), q.cookie, q.bound_device};
+}
+
+// (If its remote address is translated, the kernel does not find the socket: it is treated as if it had heard nothing.)
+session::AppState ClientRunner::app_state() const {
+    return wanted_.netns->state_of(application()) == TCP_SYN_RECV ? session::AppState::kSynRecv
+                                                                  : session::AppState::kSynSent;
+}
+
 // A RST on the leg comes from this host: the application has gone, or goes on with its own SYN. But if that SYN is
 // still HELD, the leg has no hairpin: the table is full, or a firewall rejected the leg's SYN. If it is TAKEN, and the
 // application is still in connect(), a firewall has rejected the leg behind the hairpin.
-bool ClientRunner::application_waits() const {
-    const smc_request& q = wanted_.request;
-    const auto state = programs_.state_of(wanted_.tuple, q.cookie);
-    return state == SMC_REQUEST_HELD ||
-           (state == SMC_REQUEST_TAKEN &&
-            wanted_.netns->connects({from_abi(q.local), remote_of(wanted_.tuple), q.cookie, q.bound_device}));
+session::AppState ClientRunner::after_reset() const {
+    using State = session::AppState;
+    const auto state = programs_.state_of(wanted_.tuple, wanted_.request.cookie);
+    if (state == SMC_REQUEST_HELD) {
+        return State::kSynSent;
+    }
+    const auto tcp = state == SMC_REQUEST_TAKEN ? wanted_.netns->state_of(application()) : std::nullopt;
+    return tcp == TCP_SYN_SENT ? State::kSynSent : tcp == TCP_SYN_RECV ? State::kSynRecv : State::kGone;
 }
 
-// If this thread is late, the leg may be connected already. Its application must not be left to TCP then.
+// If this thread is late, the leg may be connected already. Its application must not be left to TCP then, nor if it has
+// answered the leg.
 bool ClientRunner::catches_up() {
     if (session_.state() != session::Client::State::kFinishing) {
         return false;
     }
     const int error = take_connect_error(leg_->fd());
-    if (error == EINPROGRESS) {
+    if (error != EINPROGRESS) {
+        leg_connected(error);
+        return true;
+    }
+    if (app_state() != session::AppState::kSynRecv) {
         return false;
     }
-    leg_connected(error);
+    timed_out();
     return true;
 }
 
 // Checks again, because the leg may have connected while this thread was late.
 void ClientRunner::timed_out() {
-    if (is_connecting(leg_->fd())) {
-        feed(session_.leg_failed(false, "the SYN of the leg got no answer in time; a firewall may drop it"));
+    if (!is_connecting(leg_->fd())) {
+        return;
+    }
+    const auto app = app_state();
+    feed(session_.leg_late(app,
+                           app == session::AppState::kSynRecv
+                               ? "the application's answer to the leg did not arrive; a firewall may drop it"
+                               : "the SYN of the leg got no answer in time; a firewall may drop it",
+                           os::now()));
+}
+
+void ClientRunner::end_application() {
+    if (const auto ended = wanted_.netns->end_socket(application()); !ended) {
+        log()->warn("connection {}: its application waits in connect() for a leg that has gone: {}", connection_->id,
+                    ended.error().text());
     }
 }
 
@@ -200,6 +237,9 @@ void ClientRunner::on(const session::Run& action) {
 }
 
 void ClientRunner::let_go() {
+    if (leg_ && is_connecting(leg_->fd()) && app_state() == session::AppState::kSynRecv) {
+        end_application();
+    }
     leg_.reset();
     smc::let_go(programs_, wanted_.netns.get(), wanted_.tuple, wanted_.request);
 }

@@ -35,6 +35,7 @@ class ClientRunner final : public Runner<session::Client> {
  private:
     void on(const session::Connect& action) override;
     void on(const session::FinishConnect& action) override;
+    void on(const session::EndApplication&) override { end_application(); }
     void on(const session::RememberServer& action) override;
     void on(const session::Run& action) override;
     void on(const session::RunOnTcp& action) override;
@@ -42,11 +43,14 @@ class ClientRunner final : public Runner<session::Client> {
     void on(const session::Refuse& action) override;
 
     [[nodiscard]] SocketOptions socket_options() const;
+    [[nodiscard]] SockDiag::Socket application() const;
     void connected();
     void connect_leg(int ports);
     void leg_connected(int error);
     void follow_routes();
-    [[nodiscard]] bool application_waits() const;
+    [[nodiscard]] session::AppState app_state() const;
+    [[nodiscard]] session::AppState after_reset() const;
+    void end_application();
     bool catches_up() override;
     void timed_out();
 

@@ -171,6 +171,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     virtual void on(const session::Connect&) {}
     virtual void on(const session::FinishConnect&) {}
     virtual void on(const session::ConnectApplication&) {}
+    virtual void on(const session::EndApplication&) {}
     virtual void on(const session::RememberServer&) {}
     virtual void on(const session::Run& action) = 0;
     virtual void on(const session::RunOnTcp&) {}

@@ -261,11 +261,11 @@ Result<void> Namespace::end_socket(const SockDiag::Socket& which) const {
     return diag ? diag->abort(which) : diag.error();
 }
 
-bool Namespace::connects(const SockDiag::Socket& which) const {
+std::optional<int> Namespace::state_of(const SockDiag::Socket& which) const {
     const InNamespace inside(netns_.get());
     const auto diag =
         inside.entered() ? SockDiag::open() : Result<SockDiag>(last_error("entering a network namespace"));
-    return diag && diag->connects(which);
+    return diag ? diag->state_of(which) : std::nullopt;
 }
 
 void Namespace::sync_devices() {

@@ -70,8 +70,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
 
     // Ends the socket of an application, or a leg. See SockDiag::abort().
     [[nodiscard]] Result<void> end_socket(const SockDiag::Socket& which) const;
-    // Whether the socket of an application is still in connect(). See SockDiag::connects().
-    [[nodiscard]] bool connects(const SockDiag::Socket& which) const;
+    // See SockDiag::state_of().
+    [[nodiscard]] std::optional<int> state_of(const SockDiag::Socket& which) const;
 
     enum Listener : std::uint8_t { kClc4, kClc6, kListeners };
     // -1: the agent cannot listen in this family.

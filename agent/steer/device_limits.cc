@@ -79,8 +79,12 @@ std::string limit_of(const DeviceRules& rules, std::optional<unsigned> own_prior
     if (const std::string qdisc = shaping(rules.opposite); !qdisc.empty()) {
         return "the queueing discipline of its other end is " + qdisc;
     }
-    if (std::ranges::any_of(rules.filters,
-                            [&](unsigned priority) { return !own_priority || priority > *own_priority; })) {
+    // A filter in front of ours that is no program may end the processing of the packets that it matches. (A program in
+    // front usually does so with all packets or with none, which the probe shows.)
+    const auto limits = [&](const Filter& filter) {
+        return !own_priority || filter.priority > *own_priority || filter.kind != "bpf";
+    };
+    if (std::ranges::any_of(rules.filters, limits)) {
         return "it has filters at its egress (clsact)";
     }
     if (rules.tcx_behind) {

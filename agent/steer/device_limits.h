@@ -15,13 +15,14 @@ namespace smc::bpf {
 
 struct DeviceRules {
     std::vector<std::string> qdiscs{};    // kinds; without the kernel's built-in defaults ("noqueue")
-    std::vector<unsigned> filters{};      // priorities of filters at its clsact's egress
+    std::vector<Filter> filters{};        // at its clsact's egress
     bool tcx_behind = false;              // programs of tcx at its egress come behind ours
     bool native_xdp = false;              // it has an XDP program in the driver or the hardware
     std::vector<std::string> opposite{};  // veth: qdiscs of its other end, if that is in the agent's namespace
 };
 
-// The first limit that the packets of a leg would not meet; empty: there is none. `own_priority`: the priority of our
+// The first limit that the packets of a leg would not meet, or that could keep some of them from our program; empty:
+// there is none. `own_priority`: the priority of our
 // filter; none: ours is attached by tcx, in front of all filters.
 [[nodiscard]] std::string limit_of(const DeviceRules& rules, std::optional<unsigned> own_priority);
 

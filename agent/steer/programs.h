@@ -116,6 +116,8 @@ class Programs {
     [[nodiscard]] std::shared_ptr<const ChosenBuffers::Word> follow_send_buffer(std::uint32_t send) const;
     // The SYN of this leg was refused because of its time stamp (SMC_LEG_PAWS): from another port it may be accepted.
     [[nodiscard]] bool refused_by_paws(int fd) const;
+    // Whether the leg's SYN has passed smc_egress, and has been turned towards its application.
+    [[nodiscard]] bool has_hairpin(int fd) const;
     // Resets a server's leg that its application has not seen, and deletes its entry.
     void reset_leg(UniqueFd leg) const;
     // The state of a request; nothing: it has ended. SMC_REQUEST_HELD: its application waits, and no leg has answered.

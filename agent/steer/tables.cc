@@ -93,6 +93,11 @@ bool Programs::refused_by_paws(int fd) const {
     return mark && mark->paws == SMC_PAWS_REFUSED;
 }
 
+bool Programs::has_hairpin(int fd) const {
+    const auto mark = socks_.get(fd);
+    return mark && mark->to_port != 0;
+}
+
 void Programs::reset_leg(UniqueFd leg) const {
     const auto mark = socks_.get(leg.get());
     leg.reset();  // closing resets it (L1)

@@ -7,6 +7,14 @@
 
 namespace smc::session {
 
+namespace {
+
+// Linux waits 1 s for the answer to a SYN, then 2 s. The server waits longer for its Confirm (RFC 7609 asks for no
+// time).
+constexpr std::chrono::milliseconds kTwoRetransmissions{3500};
+
+}  // namespace
+
 Actions Client::start(TimePoint deadline, bool answered) {
     deadline_ = deadline;
     answered_ = answered;
@@ -247,17 +255,32 @@ Actions Client::leg_connected(TimePoint now) {
     return outcome_.is_smc() ? run() : run_on_tcp({});
 }
 
-Actions Client::leg_failed(bool application_gone, std::string detail) {
+Actions Client::leg_late(AppState app, std::string detail, TimePoint now) {
     if (state_ != State::kFinishing) {
         return {};
     }
-    if (!application_gone) {
+    if (app == AppState::kSynRecv && !std::exchange(leg_was_late_, true)) {
+        deadline_ = std::max(deadline_, now + kTwoRetransmissions);
+        return {};
+    }
+    return leg_failed(app, std::move(detail));
+}
+
+Actions Client::leg_failed(AppState app, std::string detail) {
+    if (state_ != State::kFinishing) {
+        return {};
+    }
+    if (app == AppState::kSynSent) {
         return let_go_and_learn(Reason::kNoLeg, std::move(detail), give_back());
     }
     Actions actions = give_back();
     state_ = State::kDone;
+    if (app == AppState::kSynRecv) {
+        actions.push_back(lesson(Reason::kNoLeg));
+        actions.push_back(EndApplication{});
+    }
     actions.push_back(ResetClc{});
-    actions.push_back(Refuse{Reason::kApplicationGone, std::move(detail)});
+    actions.push_back(Refuse{app == AppState::kSynRecv ? Reason::kNoLeg : Reason::kApplicationGone, std::move(detail)});
     return actions;
 }
 

@@ -70,6 +70,18 @@ class Limits(Greeting):
             "SMC_OUT_LIMITED",
         )
 
+    def test_filters_in_front_of_ours_that_match_some_packets(self):
+        self.start_agents(bpf={"tc": "clsact"})
+        self.serve()
+        match = ["u32", "match", "ip", "dport", "5999", "0xffff", "flowid", "1:1"]
+        self.comes_and_goes(
+            self.a,
+            "it has filters at its egress (clsact)",
+            lambda: self.tc(self.a, "filter", "add", "egress", "prio", "1", "protocol", "ip", *match),
+            lambda: self.tc(self.a, "filter", "del", "egress", "prio", "1"),
+            "SMC_OUT_LIMITED",
+        )
+
     def test_programs_of_tcx_behind_ours(self):
         self.start_agents(times={"probe_ms": 1000})
         self.serve()

@@ -17,6 +17,7 @@ from lab.nodes import cgroup_mount
 VIP = "10.99.0.9"
 NEIGHBOURS = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"
 LOST = "meta l4proto tcp counter name dropped"
+SYN_ACK = "tcp flags & (syn | ack) == (syn | ack)"
 
 KINDS4 = ["host-unreachable", "net-unreachable", "prot-unreachable", "port-unreachable", "net-prohibited"]
 KINDS4 = ["icmp type " + kind for kind in (*KINDS4, "host-prohibited", "admin-prohibited")] + ["tcp reset"]
@@ -223,6 +224,24 @@ class Rules(TwoNodes):
         self.assertLess(max(took), 0.95)
         self.assertEqual(self.a.agent.totals(), {("fallback", "no_leg"): 1})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
+
+    def test_a_client_whose_answer_to_the_leg_is_lost_once(self):
+        """The leg waits until TCP sends the answer again: the application would ignore an answer of the server."""
+        self.serve()
+        self.nft(self.a, output=[f"{SYN_ACK} quota until 100 bytes counter name dropped drop"])
+        self.same(self.outcome, "ok", "smcd")
+        self.assertEqual(self.counters(self.a)["dropped"], 1)
+
+    def test_a_client_that_may_not_answer_the_leg(self):
+        """One connection fails, and says so soon; the next ones are plain TCP."""
+        self.serve()
+        self.nft(self.a, output=[f"{SYN_ACK} counter name dropped drop"])
+        self.start_agents()
+        self.assertEqual(self.outcome(timeout=60), "ECONNABORTED")
+        self.assertEqual(self.outcome(), "ok")
+        self.assertEqual(self.a.agent.totals(), {("refused", "no_leg"): 1})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
+        self.assertGreater(self.counters(self.a)["dropped"], 1)
 
     def test_a_client_that_may_use_one_port_only(self):
         """Rules that name the client's port do not fit the agent's connections: plain TCP, without a wait."""

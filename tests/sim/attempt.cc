@@ -67,17 +67,23 @@ void ClientAttempt::on(const session::Connect&) {
 
 void ClientAttempt::on(const session::FinishConnect&) {
     if (application_.over()) {
-        return after(world_.local(), [this] { feed(session_.leg_failed(true, "the application has gone")); });
+        return after(world_.local(),
+                     [this] { feed(session_.leg_failed(session::AppState::kGone, "the application has gone")); });
     }
+    Delay answer = world_.local();
     if (world_.strikes(Mishap::kNoLeg)) {
         if (world_.chance(50)) {
-            after(world_.local(), [this] { feed(session_.leg_failed(false, "simulated")); });
+            return after(answer, [this] { feed(session_.leg_failed(session::AppState::kSynSent, "simulated")); });
         }
-        return;
+        if (world_.chance(50)) {
+            return;
+        }
+        after(answer, [this] { feed(session_.leg_late(session::AppState::kSynRecv, "simulated", world_.now())); });
+        answer += world_.some_time(std::chrono::seconds(6));
     }
     const auto pair = Socket::pair(world_, kSocketBytes, false);
     leg_ = pair.second;
-    after(world_.local(), [this, socket = pair.first] {
+    after(answer, [this, socket = pair.first] {
         if (session_.state() != session::Client::State::kFinishing) {
             return;  // the session does not wait for the leg any more
         }

@@ -122,6 +122,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
     virtual void on(const session::Connect&) {}
     virtual void on(const session::FinishConnect&) {}
     virtual void on(const session::ConnectApplication&) {}
+    void on(const session::EndApplication&) {}
 
     NodeParts& parts_;
     World& world_;

@@ -17,9 +17,16 @@ TEST_CASE("device_limits__queueing_disciplines_that_only_queue_limit_nothing") {
 
 TEST_CASE("device_limits__filters_count_that_come_behind_ours") {
     const std::string says = "it has filters at its egress (clsact)";
-    CHECK(limit_of({.filters = {1}}, std::nullopt) == says);  // the agent's program is tcx, which runs before them
-    CHECK(limit_of({.filters = {1, 100}}, 100).empty());
-    CHECK(limit_of({.filters = {1, 100, 101}}, 100) == says);
+    const smc::Filter first{1, "bpf"}, ours{100, "bpf"}, last{101, "bpf"};
+    CHECK(limit_of({.filters = {first}}, std::nullopt) == says);  // the agent's program is tcx, which runs before them
+    CHECK(limit_of({.filters = {first, ours}}, 100).empty());
+    CHECK(limit_of({.filters = {first, ours, last}}, 100) == says);
+}
+
+TEST_CASE("device_limits__filters_in_front_of_ours_that_match_some_packets_only") {
+    for (const char* kind : {"flower", "u32", "matchall", "fw", "basic"}) {
+        CHECK(limit_of({.filters = {{1, kind}, {100, "bpf"}}}, 100) == "it has filters at its egress (clsact)");
+    }
 }
 
 TEST_CASE("device_limits__tcx_and_xdp_of_a_driver") {

@@ -168,7 +168,8 @@ bool is_over(Side& side, const clc::Message& message) {
     } else {
         return quiet && side.connected(PeerOption::kPresent, {}, kStart).empty() &&
                side.connect_failed(ECONNRESET).empty() && side.leg_connected(kStart).empty() &&
-               side.leg_failed(false, "").empty() && side.leg_failed(true, "").empty();
+               side.leg_failed(AppState::kSynSent, "").empty() && side.leg_failed(AppState::kGone, "").empty() &&
+               side.leg_late(AppState::kSynRecv, "", kStart).empty();
     }
 }
 

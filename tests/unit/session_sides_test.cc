@@ -117,15 +117,39 @@ TEST_CASE("client_session__a_leg_that_fails_leaves_tcp_unless_the_application_ha
         const clc::LocalNode& server = smcr ? kSmcrServer : kSmcdServer;
         Pair without_leg(server), gone(server);
         leg_of(without_leg, smcr);
-        const auto failed = without_leg.client.leg_failed(false, "");
+        const auto failed = without_leg.client.leg_failed(AppState::kSynSent, "");
         CHECK(let_go<GiveBack, RememberServer>(failed) == Reason::kNoLeg);
         CHECK(learnt(failed) == RememberServer::As::kPause);
         leg_of(gone, smcr);
-        const auto refused = gone.client.leg_failed(true, "");
+        const auto refused = gone.client.leg_failed(AppState::kGone, "");
         REQUIRE(are<GiveBack, ResetClc, Refuse>(refused));
         CHECK(reason<Refuse>(refused) == Reason::kApplicationGone);
         CHECK(find<GiveBack>(refused)->outcome.kind == (smcr ? Kind::kSmcR : Kind::kTerminate));
     }
+}
+
+TEST_CASE("client_session__a_late_leg_waits_for_the_answer_that_its_application_sends_again") {
+    Pair in_time, too_late, broken, unheard;
+    for (Pair* p : {&in_time, &too_late, &broken}) {
+        p->connect_by_smcd();
+        REQUIRE(p->client.leg_late(AppState::kSynRecv, "", kStart + kBudget - 100ms).empty());
+        REQUIRE(p->client.next_deadline() > kStart + kBudget);
+        REQUIRE(p->client.tick(kStart + kBudget).empty());
+    }
+    CHECK(find<SendClc>(in_time.client.leg_connected(kStart + kBudget + 1s)) != nullptr);
+
+    const auto ended = too_late.client.leg_late(AppState::kSynRecv, "", too_late.client.next_deadline());
+    REQUIRE(are<GiveBack, RememberServer, EndApplication, ResetClc, Refuse>(ended));
+    CHECK(learnt(ended) == RememberServer::As::kPause);
+    CHECK(reason<Refuse>(ended) == Reason::kNoLeg);
+    CHECK(too_late.client.next_deadline() == kNever);
+
+    const auto failed = broken.client.leg_failed(AppState::kSynRecv, "");
+    CHECK(are<GiveBack, RememberServer, EndApplication, ResetClc, Refuse>(failed));
+
+    unheard.connect_by_smcd();
+    const auto left = unheard.client.leg_late(AppState::kSynSent, "", kStart + 300ms);
+    CHECK(let_go<GiveBack, RememberServer>(left) == Reason::kNoLeg);
 }
 
 // The application has a connection already, of which the server's TCP knows nothing.

@@ -77,7 +77,7 @@ TEST_CASE("session__where_no_link_is_to_be_made_the_leg_comes_before_the_confirm
     CHECK(are<Run>(p.server.link_ready(kStart)));
 
     REQUIRE(are<FinishConnect>(prepare_smcr_again(gone)));
-    CHECK(are<GiveBack, ResetClc, Refuse>(gone.client.leg_failed(true, "")));
+    CHECK(are<GiveBack, ResetClc, Refuse>(gone.client.leg_failed(AppState::kGone, "")));
 
     // The application is connected: whatever fails now, it cannot connect by itself any more.
     REQUIRE(are<FinishConnect>(prepare_smcr_again(down)));
@@ -217,7 +217,7 @@ TEST_CASE("session__nothing_follows_its_end_S1") {
     REQUIRE(are<GiveBack, ResetClc, Refuse>(refused.server.clc_closed(kStart)));
     Pair gone;
     gone.connect_by_smcd();
-    REQUIRE(find<Refuse>(gone.client.leg_failed(true, "")) != nullptr);
+    REQUIRE(find<Refuse>(gone.client.leg_failed(AppState::kGone, "")) != nullptr);
     CHECK((is_over(refused.server, refused.proposal) && is_over(gone.client, decline)));
 }
 

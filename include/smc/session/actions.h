@@ -50,11 +50,13 @@ struct AwaitLink {
 struct AwaitClient {};
 
 // --- the application -------------------------------------------------------------------------------------------------
-// Client: complete the application's connect() by a leg. Answer: leg_connected() or leg_failed().
+// Client: complete the application's connect() by a leg. Answer: leg_connected(), leg_late() or leg_failed().
 struct FinishConnect {};
 // Server: connect a leg to the application's listener, and hold it: the application must not see it before Run or
 // RunOnTcp. Answer: application_connected() or application_refused().
 struct ConnectApplication {};
+// Client: end the application's socket, whose connect() can no longer succeed: it fails now. No answer.
+struct EndApplication {};
 
 // --- the end of the session: one of these four, once. No answer ------------------------------------------------------
 // The connection runs on SMC.
@@ -95,7 +97,7 @@ struct RememberServer {
 
 using Action =
     std::variant<Connect, SendClc, ResetClc, RegisterDmb, AttachDmb, JoinGroup, AwaitLink, AwaitClient, FinishConnect,
-                 ConnectApplication, Run, RunOnTcp, LeaveToTcp, Refuse, GiveBack, RememberServer>;
+                 ConnectApplication, EndApplication, Run, RunOnTcp, LeaveToTcp, Refuse, GiveBack, RememberServer>;
 using Actions = std::vector<Action>;
 
 }  // namespace smc::session

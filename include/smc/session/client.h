@@ -22,6 +22,8 @@
 //   kFinishing    the leg is connected     -> Confirm, if it is still to be sent; runs, on SMC or on TCP through the
 //                                             agent; if the Confirm cannot be sent, the application is reset
 //                 the leg failed           -> left to TCP, unless the application has gone
+//                 the leg is late          -> as if it had failed, unless the application has answered it: see
+//                 leg_late()
 //   kLeaving      the server has closed    -> left to TCP; before that it may still hold the tuple of the application
 //   kDone
 //   the budget is used up, at any time     -> left to TCP; the server is not asked for a while, as above
@@ -35,6 +37,13 @@
 #include "smc/session/actions.h"
 
 namespace smc::session {
+
+// The state of the application's socket when the handshake of its leg goes wrong.
+enum class AppState : std::uint8_t {
+    kSynSent,  // the server may still answer it
+    kSynRecv,  // it has answered the leg's SYN, and would ignore an answer of the server
+    kGone,     // the application no longer waits in connect()
+};
 
 // Option 254 in the SYN-ACK.
 enum class PeerOption : std::uint8_t {
@@ -80,8 +89,12 @@ class Client {
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now);
 
     [[nodiscard]] Actions leg_connected(TimePoint now);
-    // `application_gone`: the application does not wait in connect() any more.
-    [[nodiscard]] Actions leg_failed(bool application_gone, std::string detail);
+    // The leg's handshake should be over. If the application's answer was lost, TCP sends it again one second after its
+    // SYN, and three seconds after: so long the leg may take, even beyond the budget. When that time is over, and
+    // otherwise at once, this is leg_failed().
+    [[nodiscard]] Actions leg_late(AppState app, std::string detail, TimePoint now);
+    // kSynRecv: the application's connect() is ended, as it would wait for minutes and fail.
+    [[nodiscard]] Actions leg_failed(AppState app, std::string detail);
 
     [[nodiscard]] Actions tick(TimePoint now);
     [[nodiscard]] TimePoint next_deadline() const;
@@ -114,6 +127,7 @@ class Client {
     bool peer_agent_ = false;
     clc::Outcome outcome_{.kind = clc::Outcome::Kind::kFallBack};
     bool clc_closed_ = false;
+    bool leg_was_late_ = false;
     TimePoint deadline_ = kNever;
 };
 
