@@ -62,9 +62,11 @@ SmcConnection::SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> 
 
 bool SmcConnection::start(Poller& poller) {
     poller_ = &poller;
-    // The transport first: if something fails after that, the peer can be told.
+    // The transport first: if something fails after that, the peer can be told. If its link has gone already, the
+    // application still gets what has arrived (F8), and the CLC socket is reset by now.
     return parts_.transport->start(poller, sources_[kTransport]) &&
-           (ended() || (parts_.leg->start(poller, sources_[kLeg]) && parts_.clc->start(poller, sources_[kClc])));
+           (ended() ||
+            (parts_.leg->start(poller, sources_[kLeg]) && (last_words_ || parts_.clc->start(poller, sources_[kClc]))));
 }
 
 bool SmcConnection::detach() {

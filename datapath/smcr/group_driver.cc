@@ -61,7 +61,7 @@ void GroupDriver::linger(AlertToken token, Element rmbe) {
     }
     it->second->task = nullptr;
     it->second->mover = nullptr;
-    if (it->second->inbox.peer_is_done() || it->second->peer_has_left || (had_link_ && links_.empty())) {
+    if (it->second->inbox.peer_is_done() || it->second->peer_has_left || closed_) {
         receivers_.erase(it);
     } else {
         it->second->lingering.emplace(std::move(rmbe));
@@ -78,7 +78,6 @@ void GroupDriver::use(std::uint8_t number, const std::shared_ptr<LinkDriver>& li
     if (!closed_ && !link->is_lost()) {
         links_[number] = link;
         heard_[number] = link;
-        had_link_ = true;
     }
 }
 
@@ -98,6 +97,9 @@ void GroupDriver::close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     links_.clear();
+    for (auto& [token, receiver] : receivers_) {
+        receiver->lingering.reset();
+    }
 }
 
 void GroupDriver::know(const llc::RTokenSet& rmb) {
@@ -327,11 +329,6 @@ unsigned GroupDriver::lost(std::uint8_t number, Poller& poller) {
             stray = ++newest_stray_;
             strays_.insert(stray);
             oldest_stray_.store(*strays_.begin(), std::memory_order_release);
-        }
-        if (links_.empty()) {
-            for (auto& [token, receiver] : receivers_) {
-                receiver->lingering.reset();
-            }
         }
     }
     move_from(number, poller);

@@ -7,7 +7,8 @@
 //   C1  A message for a token is kept from open() on, whether or not the connection runs already: data may arrive
 //       before the CLC Confirm (RFC 7609 section 3.5.2.4).
 //   C2  An RMBE is given back only when the peer has said that it is done with the connection, or shows that by giving
-//       its own RMBE to another connection (section 4.4.2), or when the last link has gone.
+//       its own RMBE to another connection (section 4.4.2), or when the group has ended. The loss of the only link is
+//       not the end yet: the peer may know of one more, which it uses from now on.
 //   C3  When a link breaks, each connection on it moves to another one. A connection ends with kLinkDown if there is no
 //       other link, or if the peer's RMB is not known over it.
 //   C4  A peer's failover validation (section 4.6.1) is judged only when everything that has come over the other links
@@ -145,7 +146,6 @@ class GroupDriver {
     };
     std::vector<Later> later_;     // last messages
     bool stray_has_gone_ = false;  // go_on() is due
-    bool had_link_ = false;
     bool closed_ = false;
 };
 

@@ -99,10 +99,19 @@ bool RmbeTransport::move() {
     }
     // If the connection moves twice before resume() succeeds, what it has posted is on the older link.
     if (!before_ || before_->is_lost() || before_->retired() >= before_until_) {
+        forget_before();
         before_ = before->is_lost() ? nullptr : before;
         before_until_ = before->next_sequence();
     }
     return true;
+}
+
+// That link may still have the task in its list of those that wait for room.
+void RmbeTransport::forget_before() {
+    if (before_) {
+        before_->forget(*task_);
+        before_.reset();
+    }
 }
 
 // False: there is no link, or the peer's RMB is not known over it.
@@ -146,7 +155,7 @@ bool RmbeTransport::resume() {
     if (before_ && before_->is_lost()) {
         beware_of_strays();
     }
-    before_.reset();
+    forget_before();
     if (receiver_->peer_has_left) {
         return false;
     }

@@ -54,6 +54,7 @@ class RmbeTransport final : public Transport, private Mover {
     void write(const List<flow::RdmaWrite, flow::Staging::kMaxWrites>& writes);
     void send_if_due();
     bool resume();
+    void forget_before();
     // C5: called when the link from which the connection has moved is broken.
     void beware_of_strays();
     // Whether C5 holds anything back. Nothing new is written to a peer that is done with the connection.

@@ -75,6 +75,25 @@ Actions GroupLlc::no_link(TimePoint now) {
     return actions;
 }
 
+namespace {
+
+void refuse(const AddLink& request, const LinkOut& out) {
+    AddLinkFlow answer;
+    answer.choose(request, out.link, kNever);
+    answer.reject(AddLinkReason::kNoAlternatePath, out);
+}
+
+}  // namespace
+
+// The client has not connected its queue pair in time. A server takes silence for a failure of the link by which it
+// sent ADD LINK.
+void GroupLlc::choose_too_late(Actions& actions, TimePoint now) {
+    if (const auto over = links_.find(add_link_.over()); over != links_.end()) {
+        refuse(add_link_.request(), out(actions, over->second));
+    }
+    adding_failed(actions, "connecting the queue pair took too long", true, now);
+}
+
 void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint now) {
     if (m.reply) {
         return on_add_link_reply(actions, link, m, now);
@@ -91,12 +110,12 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint n
     const bool first = state_ == State::kForming;
     const bool idle = add_link_.state() == Adding::kIdle || add_link_.state() == Adding::kAwaited;
     if (!idle || state_ == State::kEnding || terms_.max_links <= 1 || links_.contains(m.link_number)) {
-        AddLinkFlow answer;
-        answer.choose(m, link.terms.number, kNever);
-        return answer.reject(AddLinkReason::kNoAlternatePath, out(actions, link));
+        return refuse(m, out(actions, link));
     }
     peer_rmbs_.forget_link(m.link_number);
-    add_link_.choose(m, link.terms.number, first ? now + terms_.reply_timeout : reply_by(now));
+    // Sooner than the server stops waiting for the answer.
+    add_link_.choose(m, link.terms.number,
+                     now + (first ? std::min(terms_.second_link, terms_.reply_timeout) : terms_.reply_timeout));
     actions.push_back(LinkOffered{m.link_number, link.terms.number, add_link_.terms().peer,
                                   m.large ? m.large->target_gid.normalised() : RoceGid{}});
 }
@@ -116,7 +135,7 @@ void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const Ad
     if (!add_link_.on_reply(m, out(actions, link), reply_by(now))) {
         return adding_failed(actions, "the reply to ADD LINK has a wrong link number or MTU", false, now);
     }
-    connect_or_go_on(actions);
+    connect_or_go_on(actions, now);
 }
 
 void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m, TimePoint now) {
@@ -133,13 +152,16 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m,
         return lose(actions, over_link, why, now);
     }
     learn(actions);
-    connect_or_go_on(actions);
+    connect_or_go_on(actions, now);
 }
 
 // Both sides have told all their tokens: the server connects its queue pair.
-void GroupLlc::connect_or_go_on(Actions& actions) {
+void GroupLlc::connect_or_go_on(Actions& actions, TimePoint now) {
     if (add_link_.state() != Adding::kConnecting) {
         return;
+    }
+    if (state_ == State::kForming) {
+        add_link_.connecting(now + terms_.second_link);
     }
     learn(actions);
     actions.push_back(LinkAccepted{add_link_.number(), add_link_.terms().peer});
@@ -177,7 +199,7 @@ Actions GroupLlc::link_connected(std::uint8_t number, TimePoint now) {
     LinkLlc& link = links_[number];
     link.terms = add_link_.terms();
     link.little_endian = links_.at(add_link_.over()).little_endian;
-    add_link_.confirming(now + 2 * terms_.reply_timeout);
+    add_link_.confirming(now + (state_ == State::kForming ? terms_.second_link : 2 * terms_.reply_timeout));
     link.confirm.start(terms_, link.terms, out(actions, link), now);
     return actions;
 }

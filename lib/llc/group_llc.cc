@@ -309,6 +309,10 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
             over(actions, {Reason::kTimeoutAddLink, "ADD LINK was not answered"});
             return true;
         }
+        if (state == AddLinkFlow::State::kChoosing) {
+            choose_too_late(actions, now);
+            return true;
+        }
         adding_failed(actions, "adding the link timed out", false, now);
         if (unanswered) {
             lose(actions, over_link, "ADD LINK was not answered", now);

@@ -13,7 +13,7 @@ namespace {
 // Watches nothing: the test looks at descriptors itself.
 class Nobody final : public Poller {
  public:
-    bool watch(int, std::uint32_t, Source&) override { return true; }
+    bool watch(int fd, std::uint32_t, Source&) override { return fd >= 0; }
     void unwatch(int) override {}
     void ready(Task&) override {}
 };
@@ -22,7 +22,12 @@ class Nobody final : public Poller {
 class Unheard final : public Transport {
  public:
     explicit Unheard(std::vector<cdc::Producer>& published) : published_(published) {}
-    bool start(Poller&, Poller::Source&) override { return true; }
+    bool start(Poller&, Poller::Source& source) override {
+        if (link_is_down) {
+            source.task->abort(Reason::kLinkDown);
+        }
+        return true;
+    }
     void stop() override {}
     [[nodiscard]] std::uint32_t send_size() const override { return kRing; }
     [[nodiscard]] std::uint32_t window() const override { return kRing; }
@@ -40,6 +45,7 @@ class Unheard final : public Transport {
 
     flow::PeerState state;
     bool is_lost = false;
+    bool link_is_down = false;
 
  private:
     std::vector<cdc::Producer>& published_;
@@ -101,6 +107,26 @@ TEST_CASE("connection__delivers_nothing_from_a_ring_that_it_has_lost") {
         CHECK(::recv(leg.a.get(), got, sizeof got, 0) == (lost ? -1 : 5));
         connection.abort(Reason::kStopped);
     }
+}
+
+TEST_CASE("connection__delivers_what_came_before_it_started_although_its_link_has_gone_F8") {
+    std::vector<cdc::Producer> published;
+    SocketPair leg = tcp_pair(), clc = tcp_pair();
+    auto transport = std::make_unique<Unheard>(published);
+    transport->state.producer.cursor = {0, 5};
+    transport->link_is_down = true;
+    SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
+                               std::make_unique<SocketClc>(of_agent(std::move(clc.b))), std::move(transport)};
+    SmcConnection connection(1, std::make_shared<ConnectionStats>(), std::move(parts));
+    Nobody poller;
+    REQUIRE(connection.start(poller));
+    (void)connection.run({});
+    char got[8];
+    CHECK(::recv(leg.a.get(), got, sizeof got, 0) == 5);
+    while (!connection.ended()) {
+        (void)connection.run({});
+    }
+    CHECK(receive_error(leg.a.get()) == ECONNRESET);
 }
 
 TEST_CASE("connection__asks_a_peer_that_consumes_nothing_how_far_it_is_later_and_later") {

@@ -407,15 +407,19 @@ TEST_CASE("group_driver__a_damaged_eye_catcher_is_noticed") {
     transport.stop();
 }
 
-TEST_CASE("group_driver__an_rmbe_whose_peer_said_nothing_stays_until_the_last_link_has_gone_C2") {
+// When links break faster than the control thread hears of it, the peer may already use one more, which was added.
+TEST_CASE("group_driver__an_rmbe_whose_peer_said_nothing_stays_until_the_group_has_ended_C2") {
     Group group;
     const auto owner = std::make_shared<Counted>();
-    REQUIRE(group.driver->open(kToken));
+    const AlertToken late{8};
+    REQUIRE((group.driver->open(kToken) && group.driver->open(late)));
     group.driver->linger(kToken, Element(owner, 0, {}));
     group.break_link(1);
-    CHECK(owner->free == 0);
     group.break_link(2);
-    CHECK(owner->free == 1);
+    group.driver->linger(late, Element(owner, 1, {}));
+    CHECK(owner->free == 0);
+    group.driver->close();
+    CHECK(owner->free == 2);
 }
 
 TEST_CASE("group_driver__an_rmbe_is_given_back_when_its_peer_is_done_with_it_over_any_link_C2") {

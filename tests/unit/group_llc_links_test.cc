@@ -142,6 +142,49 @@ TEST_CASE("group_llc__an_add_link_answers_the_invitation") {
     CHECK(d.client.may_ask_for_link());  // the answer is not awaited any more
 }
 
+// If it said nothing, the server would give up the link that carried ADD LINK, or all of first contact (C.7.1).
+TEST_CASE("group_llc__a_client_that_cannot_connect_in_time_rejects_the_link_before_the_server_gives_up") {
+    const bool first_contact = GENERATE(true, false);
+    Doubled d;
+    if (!first_contact) {
+        (void)d.server.no_link(kStart);
+        (void)d.client.tick(kStart + 1s, 0);
+        REQUIRE(d.client.state() == GroupLlc::State::kActive);
+    }
+    const auto offer = d.server.offer_link(second(true), {}, kStart);
+    REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart)) != nullptr);
+    const TimePoint late = d.client.next_deadline();
+    REQUIRE(late < d.server.next_deadline());
+    const auto rejection = d.client.tick(late, 0);
+    CHECK((sent<AddLink>(rejection).reply && sent<AddLink>(rejection).rejected));
+    CHECK(find<LinkGone>(rejection)->number == 2);
+    const auto heard = d.server.message(bytes(rejection), late);
+    CHECK((find<AddLinkOver>(heard) != nullptr && find<Over>(heard) == nullptr));
+    CHECK((find<Confirmed>(rejection) != nullptr) == first_contact);
+    CHECK((find<Confirmed>(heard) != nullptr) == first_contact);
+    // The queue pair is connected now.
+    CHECK(find<LinkGone>(d.client.accept_link(second(false), late))->number == 2);
+    for (const Side* side : {&d.server, &d.client}) {
+        CHECK(side->up() == std::vector<std::uint8_t>{1});
+    }
+}
+
+// The application's connect() waits for first contact, which has a budget.
+TEST_CASE("group_llc__at_first_contact_a_server_gives_up_a_second_link_soon") {
+    Doubled d;
+    const bool connects = GENERATE(true, false);
+    d.agree();
+    if (connects) {
+        REQUIRE(find<Send>(d.server.link_connected(2, kStart)) != nullptr);
+    }
+    CHECK(d.server.next_deadline() <= kStart + 400ms);
+    const auto given_up = d.server.tick(d.server.next_deadline(), 0);
+    CHECK(sent<DeleteLink>(given_up).link_number == 2);
+    const auto reply = d.client.message(bytes(given_up), kStart + 400ms);
+    CHECK(find<Confirmed>(reply) != nullptr);
+    CHECK(find<Confirmed>(d.server.message(bytes(reply), kStart + 400ms)) != nullptr);
+}
+
 // C.7.1: if an ADD LINK is not answered, the link that carried it is lost.
 TEST_CASE("group_llc__a_later_add_link_that_is_not_answered_costs_the_link_that_carried_it") {
     Doubled d;

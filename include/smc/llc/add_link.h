@@ -49,6 +49,8 @@ class AddLinkFlow {
     // The client's reply to the offer (not a rejection), or a CONTINUATION. False: the message does not fit.
     [[nodiscard]] bool on_reply(const AddLink& reply, const LinkOut& out, TimePoint deadline);
     [[nodiscard]] bool on(const AddLinkContinuation& message, const LinkOut& out, TimePoint deadline);
+    // Server.
+    void connecting(TimePoint deadline) { enter(State::kConnecting, deadline); }
     void confirming(TimePoint deadline);
     void done();
 

@@ -126,7 +126,8 @@ class GroupLlc {
     void adding_failed(Actions& actions, const std::string& why, bool unlikely, TimePoint now);
     void retire(Actions& actions, LinkLlc& link);
     void added(Actions& actions);
-    void connect_or_go_on(Actions& actions);
+    void connect_or_go_on(Actions& actions, TimePoint now);
+    void choose_too_late(Actions& actions, TimePoint now);
     [[nodiscard]] bool would_be_parallel(const LinkTerms& terms) const;
 
     void on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoint now);
