@@ -102,7 +102,6 @@ Result<void> Agent::start() {
     if (auto opened = take_over_ ? Result<void>() : open_control(); !opened) {
         return opened;
     }
-    leave_own_cgroup_namespace();
     const auto mount = find_cgroup_mount();
     if (!mount) {
         return mount.error();
@@ -229,7 +228,8 @@ void Agent::make_parts(const std::string& root, const std::string& own) {
     cgroups_ = std::make_unique<Cgroups>(
         io_, root, own, policy_, programs_->cgroups,
         [this](const std::string& path) -> Cgroups::PodAt {
-            return {pods_ ? pods_->pods().of_cgroup(path) : nullptr, !kubernetes::pod_uid(path).empty()};
+            return {pods_ ? pods_->pods().of_cgroup(path) : nullptr, !kubernetes::pod_uid(path).empty(),
+                    !config_.kubernetes.api.empty()};
         },
         [this] { namespaces_->rescan_soon(); });
     namespaces_ = std::make_unique<Namespaces>(
@@ -281,6 +281,9 @@ Result<void> Agent::begin(int root_cgroup_fd, int own_cgroup_fd) {
         rounds_->start();
     }
     beat();  // requests begin here
+    if (departure_.released()) {
+        return {};  // another agent has asked to take over, and got everything, while the namespaces were opened
+    }
     if (!config_.kubernetes.api.empty()) {
         pods_ = std::make_unique<kubernetes::NodePods>(io_, config_.kubernetes, [this] { pods_changed(); });
     }
@@ -344,7 +347,6 @@ void Agent::wait_for_signals() {
 // each namespace the programs and the sockets that legs need.
 void Agent::hand_over() {
     web_.reset();
-    pods_.reset();
     rounds_.reset();
     gateway_->let_all_go();
     namespaces_->withdraw();
@@ -357,6 +359,7 @@ void Agent::hand_over() {
     if (auto moved = control_->move_to(socket); !moved) {
         log()->error("upgrade: leaving: smcctl does not find this agent any more: {}", moved.error().text());
     }
+    pods_.reset();
 }
 
 void Agent::run() {
@@ -380,10 +383,9 @@ void Agent::run() {
 // while their hairpins still exist; requests under way are awaited, because only this agent's programs recognize their
 // answers.
 void Agent::stop() {
-    web_.reset();
-    pods_.reset();
     programs_->beat(false, false);
     heartbeat_.cancel();
+    web_.reset();
     gateway_->let_all_go();
     smcr_groups_->end_all();
     if (!engines_->stop(config_.times.engine)) {
@@ -393,6 +395,7 @@ void Agent::stop() {
         end_log();
         ::_exit(1);
     }
+    pods_.reset();
     const TimePoint until = os::now() + config_.times.requests;
     while (programs_->requests() != 0 && os::now() < until) {
         ::usleep(10'000);

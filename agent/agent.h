@@ -7,7 +7,7 @@
 #include <asio/steady_timer.hpp>
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "agent/bypass/opening.h"
@@ -21,6 +21,7 @@
 #include "agent/system_limits.h"
 #include "agent/upgrade/departure.h"
 #include "agent/upgrade/instance.h"
+#include "agent/web/kept.h"
 #include "agent/web/site.h"
 #include "agent/web/web_server.h"
 #include "os/lock_file.h"
@@ -85,6 +86,7 @@ class Agent {
     std::optional<upgrade::Instance> instance_;
     std::optional<LockFile> pins_lock_;  // U1
     std::unique_ptr<ControlServer> control_;
+    Kept<nlohmann::json> strangers_status_;  // for clients of the control socket that are not its owner
     std::optional<OwnCgroup> own_cgroup_;
     std::unique_ptr<smcd::Memory> smcd_memory_;
     std::unique_ptr<smcd::Fabrics> fabrics_;

@@ -111,6 +111,7 @@ int main(int argc, char** argv) {
     }
     smc::log()->info("effective configuration {}", smc::print_config(*config, smc::Keys::kAll, -1));
 
+    smc::leave_own_cgroup_namespace();  // the agent looks for its memory limit first of all
     smc::Agent agent(*config, take_over, smc::UniqueFd(ready_fd));
     if (const auto started = agent.start(); !started) {
         smc::log()->error("cannot start: {}", started.error().text());

@@ -33,8 +33,10 @@ std::optional<std::string> own_path(bool v2) {
     return std::nullopt;
 }
 
+// A container may have two mounts of a hierarchy at the same place: its own part, and over it the node's whole tree.
 std::optional<Mounted> mounted(bool v2) {
     const auto path = own_path(v2);
+    std::optional<Mounted> found;
     std::ifstream mounts("/proc/self/mountinfo");
     for (std::string line; path && std::getline(mounts, line);) {
         std::istringstream words(line.substr(0, line.find(" - ")));
@@ -44,10 +46,15 @@ std::optional<Mounted> mounted(bool v2) {
         std::string type, device, options;
         rest >> type >> device >> options;
         if (v2 ? type == "cgroup2" : type == "cgroup" && ("," + options + ",").find(",memory,") != std::string::npos) {
-            return Mounted{mount, root == "/" ? "" : root, *path};
+            if (root == "/") {
+                return Mounted{mount, "", *path};
+            }
+            if (!found && path->starts_with(root)) {
+                found = Mounted{mount, root, *path};
+            }
         }
     }
-    return std::nullopt;
+    return found;
 }
 
 }  // namespace
@@ -55,7 +62,7 @@ std::optional<Mounted> mounted(bool v2) {
 MemoryLimit::MemoryLimit() {
     for (const bool v2 : {true, false}) {
         const auto where = mounted(v2);
-        if (!where || !where->path.starts_with(where->root)) {
+        if (!where) {
             continue;
         }
         std::filesystem::path below = std::filesystem::path(where->path.substr(where->root.size())).relative_path();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/kubernetes/api_watch.h"
 
-#include <curl/curl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -82,14 +83,38 @@ ApiWatch::ApiWatch(asio::io_context& io, Access access, std::string path, std::s
       hooks_(std::move(hooks)),
       thread_([this] { follow(); }) {}
 
-ApiWatch::~ApiWatch() {
+void ApiWatch::stop() {
     {
         const std::lock_guard lock(mutex_);
         stops_ = true;
+        if (socket_ >= 0) {
+            ::shutdown(socket_, SHUT_RDWR);  // else libcurl, which waits for it, would look at stops_ once a second
+        }
     }
     stopped_.notify_all();
+}
+
+ApiWatch::~ApiWatch() {
+    stop();
     alive_.reset();
     thread_.join();
+}
+
+// Called by libcurl, on its thread, for each socket that it has made, and instead of close().
+int ApiWatch::opened(void* self, curl_socket_t socket, curlsocktype) {
+    auto* watch = static_cast<ApiWatch*>(self);
+    const std::lock_guard lock(watch->mutex_);
+    watch->socket_ = socket;
+    return watch->stops_ ? CURL_SOCKOPT_ERROR : CURL_SOCKOPT_OK;
+}
+
+int ApiWatch::close(void* self, curl_socket_t socket) {
+    auto* watch = static_cast<ApiWatch*>(self);
+    const std::lock_guard lock(watch->mutex_);
+    if (watch->socket_ == socket) {
+        watch->socket_ = -1;
+    }
+    return ::close(socket);
 }
 
 template <class Then>
@@ -173,6 +198,10 @@ Result<long> ApiWatch::get(const std::string& query, Transfer& transfer, std::ch
         c, CURLOPT_XFERINFOFUNCTION, +[](void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) -> int {
             return static_cast<ApiWatch*>(self)->stops_ ? 1 : 0;
         });
+    ::curl_easy_setopt(c, CURLOPT_SOCKOPTDATA, this);
+    ::curl_easy_setopt(c, CURLOPT_SOCKOPTFUNCTION, &ApiWatch::opened);
+    ::curl_easy_setopt(c, CURLOPT_CLOSESOCKETDATA, this);
+    ::curl_easy_setopt(c, CURLOPT_CLOSESOCKETFUNCTION, &ApiWatch::close);
     if (!access_.ca_file.empty()) {
         ::curl_easy_setopt(c, CURLOPT_CAINFO, access_.ca_file.c_str());
     }

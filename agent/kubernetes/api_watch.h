@@ -4,6 +4,8 @@
 // metadata is requested.
 #pragma once
 
+#include <curl/curl.h>
+
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
 #include <atomic>
@@ -37,6 +39,8 @@ class ApiWatch {
     // `path`: "/api/v1/pods"; `selector`: a query, as "fieldSelector=...". The hooks are called on `io`.
     ApiWatch(asio::io_context& io, Access access, std::string path, std::string selector, Hooks hooks);
     ~ApiWatch();
+    // Ends the request that is under way, so that the destructor does not wait for it.
+    void stop();
     ApiWatch(const ApiWatch&) = delete;
     ApiWatch& operator=(const ApiWatch&) = delete;
 
@@ -44,6 +48,8 @@ class ApiWatch {
     struct Transfer;
     enum class Ended : std::uint8_t { kInOrder, kGone, kFailed };
 
+    static int opened(void* self, curl_socket_t socket, curlsocktype);
+    static int close(void* self, curl_socket_t socket);
     void follow();
     bool list();
     Ended watch();
@@ -64,6 +70,7 @@ class ApiWatch {
     std::string version_;  // resourceVersion, from where to watch; empty: list first
     std::string problem_ = "not asked yet";
     std::atomic<bool> stops_{false};
+    int socket_ = -1;  // of the request that is under way; guarded by mutex_
     std::mutex mutex_;
     std::condition_variable stopped_;  // or untold_ has decreased
     std::size_t untold_ = 0;           // guarded by mutex_

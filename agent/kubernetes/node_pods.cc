@@ -54,6 +54,13 @@ NodePods::NodePods(asio::io_context& io, const Config::Kubernetes& config, std::
     watches_[1] = std::make_unique<ApiWatch>(io, access, "/api/v1/namespaces", "", hooks(Pods::Kind::kNamespaces));
 }
 
+// Both are told before the first one is waited for.
+NodePods::~NodePods() {
+    for (const auto& watch : watches_) {
+        watch->stop();
+    }
+}
+
 ApiWatch::Hooks NodePods::hooks(Pods::Kind kind) {
     const auto soon = [this] {
         if (!std::exchange(pending_, true)) {

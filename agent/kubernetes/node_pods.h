@@ -22,6 +22,9 @@ class NodePods {
  public:
     // `on_change`: pods or labels have changed. Called a little later, once for many changes.
     NodePods(asio::io_context& io, const Config::Kubernetes& config, std::function<void()> on_change);
+    ~NodePods();
+    NodePods(const NodePods&) = delete;
+    NodePods& operator=(const NodePods&) = delete;
 
     [[nodiscard]] const Pods& pods() const { return pods_; }
     // Why the known pods may be out of date; empty: they are not.

@@ -127,7 +127,8 @@ void Pods::put(Kind kind, const json& object) {
 
 void Pods::label(Pod& pod) const {
     const auto it = namespaces_.find(pod.kubernetes_namespace);
-    const Namespace found = it == namespaces_.end() ? Namespace() : it->second;
+    pod.namespace_known = it != namespaces_.end();
+    const Namespace found = pod.namespace_known ? it->second : Namespace();
     pod.namespace_labels = found.labels;
     pod.namespace_annotations = found.annotations;
 }

@@ -141,6 +141,7 @@ void Cgroups::rescan_soon() {
     constexpr int kRest = 9;  // pause of nine times the last walk: a tenth of a processor at most
     constexpr std::chrono::steady_clock::duration kLongestRest = std::chrono::seconds(10);
     if (std::exchange(soon_pending_, true)) {
+        again_ = walks_;
         return;
     }
     soon_.expires_after(kSoon + std::min(last_walk_ * kRest, kLongestRest));
@@ -148,25 +149,35 @@ void Cgroups::rescan_soon() {
         if (error) {
             return;
         }
+        walks_ = true;
         std::vector<std::uint64_t> known;  // sorted
         for (const auto& [id, group] : groups_) {
             known.push_back(id);
         }
         background_.run([root = root_, known = std::move(known)] { return walk(root, known); },
                         [this](Walked walked) {
-                            soon_pending_ = false;
+                            soon_pending_ = walks_ = false;
                             last_walk_ = walked.took;
                             take(std::move(walked));
                             add_some();
+                            if (std::exchange(again_, false)) {
+                                rescan_soon();
+                            }
                         });
     });
 }
 
 void Cgroups::watch(const std::string& path) {
+    // Without a watch, changes are seen later: the BPF programs report unknown cgroups of clients.
     const int descriptor = inotify_.native_handle();
-    // without a watch, changes are seen later: the BPF programs report unknown cgroups
-    ::inotify_add_watch(descriptor, path.c_str(), IN_CREATE | IN_DELETE);
-    ::inotify_add_watch(descriptor, (path + "/cgroup.events").c_str(), IN_MODIFY);
+    const auto add = [descriptor](const std::string& file, std::uint32_t events) {
+        return ::inotify_add_watch(descriptor, file.c_str(), events) >= 0 || errno != ENOSPC;
+    };
+    const bool added = add(path, IN_CREATE | IN_DELETE) && add(path + "/cgroup.events", IN_MODIFY);
+    if (!added && std::exchange(has_all_watches_, false)) {
+        log()->warn("cgroup {}: it cannot be watched, so servers in new cgroups below it may stay plain TCP: {}", path,
+                    "fs.inotify.max_user_watches is too low");
+    }
 }
 
 void Cgroups::take(Walked walked) {
@@ -228,14 +239,14 @@ void Cgroups::add(const CgroupFound& one) {
 }
 
 Cgroups::Group Cgroups::judged(const std::string& below) const {
-    const auto [pod, is_pod] = pod_of_(below);
-    if (is_pod && pod == nullptr && policy_.denies_by_pod()) {
-        return {below, 0, false, ""};  // the pod is not known yet, and a rule may deny it
+    const auto [pod, is_pod, is_asked] = pod_of_(below);
+    if (is_pod && policy_.may_yet_deny(pod)) {
+        return {below, 0, false, pod != nullptr ? pod->text() : ""};
     }
     const std::uint64_t rules = policy_.rules_for_cgroup(below, pod);
     const bool is_own = root_ + (below == "/" ? "" : below) == own_;
     return {below, rules, !is_own && (rules != 0 || policy_.default_allow()), pod != nullptr ? pod->text() : "",
-            pod != nullptr && pod->has_bandwidth()};
+            pod != nullptr ? pod->has_bandwidth() : is_pod && is_asked};  // its annotations are not known yet
 }
 
 Result<void> Cgroups::publish(std::uint64_t id, const Group& group) const {
@@ -247,7 +258,8 @@ Result<void> Cgroups::publish(std::uint64_t id, const Group& group) const {
 }
 
 bool Cgroups::is_less(std::uint64_t before, std::uint64_t now) const {
-    return (policy_.allowing() & before & ~now) != 0 || (policy_.denying() & now & ~before) != 0;
+    return (policy_.allowing() & before & ~now) != 0 ||
+           ((policy_.denying() | policy_.without_bypass()) & now & ~before) != 0;
 }
 
 bool Cgroups::may_less(std::uint64_t id, std::uint64_t rules) const {

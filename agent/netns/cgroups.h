@@ -36,6 +36,7 @@ class Cgroups {
     struct PodAt {
         const Pod* pod = nullptr;  // nullptr: no pod, or a pod that the agent does not know
         bool is_pod = false;       // the path is that of a pod, known or not
+        bool is_asked = false;     // an API server is asked for pods
     };
     using PodOf = std::function<PodAt(const std::string& path)>;
 
@@ -98,6 +99,8 @@ class Cgroups {
     std::deque<CgroupFound> fresh_;  // new cgroups that still have to be added
     asio::steady_timer soon_, more_;
     bool soon_pending_ = false;
+    bool walks_ = false, again_ = false;  // a walk is under way; it may have missed changes
+    bool has_all_watches_ = true;
     bool is_cut_short_ = false;  // the last walk, by a lack of descriptors or memory
     std::chrono::steady_clock::duration last_walk_{};
     loop::Background background_;  // last member, so destroyed first

@@ -11,6 +11,7 @@ struct Pod {
     using Words = std::map<std::string, std::string>;
     std::string kubernetes_namespace, name;  // its Kubernetes namespace, and its name there
     Words labels, annotations, namespace_labels, namespace_annotations;
+    bool namespace_known = false;  // the API server has reported the namespace
 
     // Whether the pod has an annotation that CNI's bandwidth plugins and Cilium's bandwidth manager obey.
     [[nodiscard]] bool has_bandwidth() const {

@@ -71,14 +71,23 @@ Policy::Policy(const Config& config) : default_allow_(config.default_allow) {
             for (const auto& ports : rule.ports) {
                 table_.push_back(flatten(rule, group, *parse_cidr(remote), *parse_ports(ports), config));
                 names_.push_back(rule.name);
+                if (rule.allow && (table_.back().local & (SMC_LOCAL_BYPASS | SMC_LOCAL_FORCE)) == 0) {
+                    without_bypass_ |= 1ULL << group;
+                }
             }
         }
     }
 }
 
-bool Policy::denies_by_pod() const {
+bool Policy::may_yet_deny(const Pod* pod) const {
+    if (pod != nullptr && pod->namespace_known) {
+        return false;
+    }
+    const auto waits = [&](const PodSelector& one) {
+        return pod == nullptr || !one.namespace_labels.empty() || !one.namespace_annotations.empty();
+    };
     for (std::size_t group = 0; group < groups_.size(); group++) {
-        if ((denying_ & 1ULL << group) != 0 && !groups_[group].pods.empty()) {
+        if ((denying_ & 1ULL << group) != 0 && std::ranges::any_of(groups_[group].pods, waits)) {
             return true;
         }
     }

@@ -26,8 +26,11 @@ class Policy {
     // Bit n: group n has a rule that allows; for denying(), one that denies.
     [[nodiscard]] std::uint64_t allowing() const { return allowing_; }
     [[nodiscard]] std::uint64_t denying() const { return denying_; }
-    // Whether any rule denies by pod, so that a pod that the API server has not told of yet may be denied.
-    [[nodiscard]] bool denies_by_pod() const;
+    // Whether a rule may deny this pod once the API server has told of it, or of its namespace. nullptr: the pod is not
+    // known.
+    [[nodiscard]] bool may_yet_deny(const Pod* pod) const;
+    // Bit n: group n has a rule that allows, and not the bypass.
+    [[nodiscard]] std::uint64_t without_bypass() const { return without_bypass_; }
 
     [[nodiscard]] const std::vector<smc_rule>& table() const { return table_; }
     // The name of the rule that a row of the table comes from; "default" for -1.
@@ -45,7 +48,7 @@ class Policy {
     std::vector<Group> groups_;
     std::vector<smc_rule> table_;
     std::vector<std::string> names_;  // of the rule of each row
-    std::uint64_t allowing_ = 0, denying_ = 0;
+    std::uint64_t allowing_ = 0, denying_ = 0, without_bypass_ = 0;
     bool default_allow_;
 };
 

@@ -246,6 +246,7 @@ void Programs::replace_predecessor() {
 }
 
 Result<void> Programs::withdraw() {
+    auto renamed = rename_pins();
     instance_.deserted.clear();  // from here on other instances may use these numbers
     // From here on smc_app_sockops tunes and watches no further socket. It stays attached, because it marks sockets
     // behind a leg, which a server may accept late; smc_socket_ends notes their end.
@@ -263,12 +264,19 @@ Result<void> Programs::withdraw() {
         }
         return goes;
     });
-    const std::string to = leaving(pinned_, instance_.number);
-    if (::rename(pinned_.c_str(), to.c_str()) != 0) {
-        return last_error("renaming " + pinned_ + " to " + to);
+    return renamed;
+}
+
+// From here on this agent does not touch the pins under the common name, which are its successor's, even if renaming
+// fails.
+Result<void> Programs::rename_pins() {
+    const std::string from = std::exchange(pinned_, leaving(pinned_, instance_.number));
+    if (::rename(from.c_str(), pinned_.c_str()) == 0) {
+        return {};
     }
-    pinned_ = to;
-    return {};
+    const Error failed = last_error("renaming " + from + " to " + pinned_);
+    ::mkdir(pinned_.c_str(), 0700);  // somebody has deleted it: later pins have a place all the same
+    return failed;
 }
 
 // To be called before new sk_lookup programs are attached: those of the killed agent do not find new SYNs in their old

@@ -185,6 +185,7 @@ class Programs {
     Result<void> fill_tables(const Config& config, const Policy& policy, const LocalParts& local) const;
     Result<void> pin(const std::string& path);
     Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
+    Result<void> rename_pins();
     void unpin();
     Result<void> attach_ends();
     void try_to_run();

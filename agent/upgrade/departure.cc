@@ -75,6 +75,9 @@ void Departure::signalled() {
     const bool served = state_ == State::kServing;
     if (served) {
         state_ = State::kStopping;  // obstacle() has to say so from now on, even if this agent ends at once
+        if (successor_) {
+            successor_->stop();  // it has not asked to take over yet, and would serve where nobody is to serve
+        }
     }
     if (again || timeout.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
         return p_.over();

@@ -97,6 +97,10 @@ std::optional<Successor::End> Successor::ended() const {
     return End{false, "signal " + std::to_string(WTERMSIG(status))};
 }
 
+void Successor::stop() const {
+    ::kill(pid_, SIGTERM);
+}
+
 void Successor::kill() const {
     ::kill(pid_, SIGKILL);  // not waited for yet, so no other process has its number
 }

@@ -30,6 +30,8 @@ class Successor {
     };
     // How it ended, returned once. Nothing: it still runs.
     [[nodiscard]] std::optional<End> ended() const;
+    // Tells it to end in order.
+    void stop() const;
     // Kills it. ended() tells when it is gone.
     void kill() const;
 

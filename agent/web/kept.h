@@ -9,23 +9,23 @@ namespace smc {
 
 // Each answer is reused for four times as long as it took to make, and no longer. So at most a fifth of the thread's
 // time is spent on making it.
-template <class Clock = std::chrono::steady_clock>
+template <class Answer = std::string, class Clock = std::chrono::steady_clock>
 class Kept {
  public:
     template <class Make>
-    const std::string& get(const Make& make) {
+    const Answer& get(const Make& make) {
         constexpr int kTimes = 4;
         const auto now = Clock::now();
         if (now >= until_) {
-            text_ = make();
+            answer_ = make();
             const auto made = Clock::now();
             until_ = made + kTimes * (made - now);
         }
-        return text_;
+        return answer_;
     }
 
  private:
-    std::string text_;
+    Answer answer_;
     typename Clock::time_point until_;
 };
 

@@ -85,10 +85,14 @@ WebServer::WebServer(asio::io_context& io, const Endpoint& listen, Handler handl
 
 WebServer::~WebServer() = default;
 
-UniqueFd WebServer::bound() const {
+// Invalid: errno says why.
+UniqueFd WebServer::bound(const Endpoint& to) {
     sockaddr_storage address{};
-    const socklen_t length = address_.to_sockaddr(address, address_.family());
-    UniqueFd fd(::socket(address_.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const socklen_t length = to.to_sockaddr(address, to.family());
+    UniqueFd fd(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd && errno == EAFNOSUPPORT && to.ip == Endpoint::parse("[::]:1")->ip) {
+        return bound(*Endpoint::parse("0.0.0.0:" + std::to_string(to.port)));  // a node without IPv6
+    }
     const int on = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (fd && (::bind(fd.get(), reinterpret_cast<const ::sockaddr*>(&address), length) != 0 ||
@@ -100,7 +104,7 @@ UniqueFd WebServer::bound() const {
 
 // If the address is in use, perhaps by an agent that is about to end, tries again later.
 void WebServer::open() {
-    UniqueFd fd = bound();
+    UniqueFd fd = bound(address_);
     if (!fd) {
         if (!std::exchange(said_, true)) {
             log()->warn("no metrics and no page: the agent cannot listen on {}, and tries again: {}", address_.text(),

@@ -43,7 +43,7 @@ class WebServer {
     friend struct MhdCallbacks;
 
     void open();
-    [[nodiscard]] UniqueFd bound() const;
+    [[nodiscard]] static UniqueFd bound(const Endpoint& to);
     void listen();
     void serve();
     void end_old_ones();

@@ -6,6 +6,7 @@ import sys
 import unittest
 
 from base import TIME_ENOUGH, TwoNodes
+from lab.agent import Agent
 from lab.basics import wait_for
 from lab.nodes import cgroup_mount
 
@@ -183,6 +184,17 @@ class Memory(TwoNodes):
             self.assertIsNone(node.agent.process.poll())
         self.assertIn("ism.memory_mib 4096 lowered", self.a.agent_log())
         self.assertGreater(self.a.agent.totals()[("smcd", "none")], 2)
+
+    def test_a_control_group_in_a_namespace_of_control_groups(self):
+        """As in a container that is not privileged: its own control group looks like the root of the tree there."""
+        self.group = MemoryGroup(self.lab.tag)
+        self.group.make(1 << 30)
+        with self.group:
+            # The first process of a PID namespace stays in the node's namespace of control groups.
+            first = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
+            agent = Agent(self.a, self.a.config(), command=[*first, 'unshare --cgroup "$@" & wait', "sh"])
+        wait_for("its status", lambda: "ism" in (agent.status() or {}))
+        self.assertLess(agent.status()["ism"]["memory_bytes"], 1 << 30)
 
     def test_a_control_group_that_becomes_smaller_and_larger(self):
         self.b.start_agent()

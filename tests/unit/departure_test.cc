@@ -186,6 +186,16 @@ TEST_CASE("departure__a_successor_that_hangs_is_killed_and_the_next_one_may_try"
     CHECK(agent.obstacle().empty());
 }
 
+TEST_CASE("departure__a_stop_ends_a_successor_that_has_not_asked_for_the_place") {
+    Shell shell;
+    Agent agent(60, 60, [&] { return shell.start("exec sleep 60"); });
+    const auto successor = agent.departure.upgrade();
+    REQUIRE(successor);
+    agent.departure.signalled();
+    CHECK(agent.until([&] { return ::kill(*successor, 0) != 0; }));
+    CHECK_FALSE(agent.over);  // it has a connection
+}
+
 TEST_CASE("departure__a_successor_that_hangs_in_its_place_is_replaced") {
     Shell shell;
     int started = 0;

@@ -17,7 +17,7 @@ struct Clock {
 }  // namespace
 
 TEST_CASE("kept__is_made_again_only_when_four_times_its_making_has_passed") {
-    Kept<Clock> kept;
+    Kept<std::string, Clock> kept;
     int made = 0;
     const auto ask = [&] {
         return kept.get([&] {
