@@ -96,9 +96,9 @@ void print_dry_run(std::ostream& out, const json& answer) {
         out << "Namespace " << word(space["netns"]) << ": of " << word(space["outbound"]) << " connections made here "
             << word(space["offered"]) << " would be offered SMC; " << word(space["inbound"])
             << " were accepted: their clients' nodes decide\n";
-        std::vector<Row> rows{{"Server", "#Conns", "New ones would be"}};
+        std::vector<Row> rows{{"Server", "Cgroup", "#Conns", "New ones would be"}};
         for (const auto& server : space["servers"]) {
-            rows.push_back({word(server["server"]), word(server["connections"]),
+            rows.push_back({word(server["server"]), word(server.value("cgroup", json(""))), word(server["connections"]),
                             server["offered"].get<bool>() ? "offered SMC" : "plain TCP: " + word(server["obstacle"])});
         }
         print_table(out, rows);

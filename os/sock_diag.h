@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "os/endpoint.h"
 #include "os/result.h"
@@ -27,6 +28,14 @@ class SockDiag {
     // Ends a socket. Its application gets ECONNABORTED, after the data that it has not read yet. ENOENT: there is no
     // such socket. EOPNOTSUPP: the kernel does not support this.
     [[nodiscard]] Result<void> abort(const Socket& which) const;
+    struct Listed {
+        Endpoint local, remote;
+        int state = 0;             // TCP_ESTABLISHED and so on
+        std::uint64_t cgroup = 0;  // ID; 0: the kernel does not say
+    };
+    // TCP sockets of a family (AF_INET, AF_INET6) in these states: bits 1 << TCP_ESTABLISHED and so on. At most `most`;
+    // if there are more, this object cannot be used again.
+    [[nodiscard]] Result<std::vector<Listed>> list(int family, std::uint32_t states, std::size_t most) const;
     // The state of the socket (TCP_ESTABLISHED and so on, <netinet/tcp.h>). nullopt: there is no such socket, or the
     // kernel does not say.
     [[nodiscard]] std::optional<int> state_of(const Socket& which) const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "agent/control/describe.h"
@@ -125,24 +126,39 @@ void note_short_lived(const IntrospectionParts& parts, const smc_query& query, s
 
 Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const Endpoint& remote) {
     Verdict verdict;
+    std::vector<std::string> elsewhere;  // obstacles in some of the namespaces
+    bool free = false;                   // there are none in another one
     for (const std::uint64_t cookie : subject.namespaces) {
         subject.query.netns = cookie;
         const auto answer = parts.programs.explain(subject.query);
         if (!answer) {
             return answer.error();
         }
-        if (const auto served = parts.namespaces.by_cookie(cookie); served && served->has_address(remote)) {
-            note(verdict.obstacles, bpf::kOutboundChecks[kLoopback].text);
+        std::vector<std::string> here;
+        const auto served = parts.namespaces.by_cookie(cookie);
+        if (served && served->has_address(remote)) {
+            note(here, bpf::kOutboundChecks[kLoopback].text);
         }
         verdict.denied = (answer->in_the_way >> SMC_OUT_DENIED & 1) != 0;
         verdict.rule = answer->rule;
         for (const bpf::Check& check : bpf::kOutboundChecks) {
             if ((answer->in_the_way >> check.decision & 1) != 0) {
-                note(verdict.obstacles, obstacle(parts, check, *answer, remote, subject.cgroup));
+                note(here, obstacle(parts, check, *answer, remote, subject.cgroup));
             } else if ((answer->open >> check.decision & 1) != 0) {
                 note(verdict.unless, check.text);
             }
         }
+        free |= here.empty();
+        for (std::string& text : here) {
+            if (served) {
+                note(elsewhere, "it is in netns " + std::to_string(served->inode()) + ": " + text);
+            }
+            note(verdict.obstacles, std::move(text));
+        }
+    }
+    if (free) {  // nobody has said in which namespace the client is
+        verdict.obstacles.clear();
+        std::ranges::move(elsewhere, std::back_inserter(verdict.unless));
     }
     note_short_lived(parts, subject.query, verdict.unless);
     if (subject.namespaces.empty()) {

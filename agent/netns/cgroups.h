@@ -57,6 +57,8 @@ class Cgroups {
     [[nodiscard]] bool may_less(std::uint64_t id, std::uint64_t rules) const;
 
     [[nodiscard]] const std::string& root() const { return root_; }
+    // The agent's own.
+    [[nodiscard]] const std::string& own() const { return own_; }
     struct Group {
         std::string path;  // relative to root; "/" is root itself
         std::uint64_t rules = 0;

@@ -273,6 +273,33 @@ class Operator(TwoNodes):
         (space,) = json.loads(self.ctl("dry-run", "--json", node=self.b))["namespaces"]
         self.assertEqual((space["outbound"], space["inbound"]), (0, 1))
 
+    def test_dry_run_says_what_holds_for_the_cgroup_of_each_connection(self):
+        self.a.agent.stop()
+        talk = "import socket, sys; c = socket.create_connection((sys.argv[1], 5000)); print(1, flush=True); c.recv(1)"
+        for name in ("web", "batch", "batch"):
+            os.makedirs(f"{self.a.apps}/{name}", exist_ok=True)
+            command = ["/usr/bin/python3", "-c", talk, self.b.ip4]
+            process = self.a.popen(command, f"{self.a.apps}/{name}", stdout=subprocess.PIPE, text=True)
+            self.addCleanup(process.stdout.close)
+            self.assertEqual(process.stdout.readline(), "1\n")
+        rules = [
+            {"name": "no", "action": "deny", "cgroups": ["/apps/batch"]},
+            {"name": "yes", "action": "allow", "cgroups": ["/apps/web"]},
+        ]
+        self.a.start_agent(policy={"default": "deny", "rules": rules})
+        (space,) = json.loads(self.ctl("dry-run", "--json"))["namespaces"]
+        said = {server["cgroup"]: (server["connections"], server["offered"]) for server in space["servers"]}
+        self.assertEqual(said, {"/apps/web": (1, True), "/apps/batch": (2, False)})
+
+    def test_explain_tells_the_namespaces_of_a_node_apart(self):
+        self.pod()
+        own = json.loads(self.ctl("explain", f"{self.a.ip4}:5000", "--json"))
+        self.assertTrue(own["steered"], own)
+        self.assertEqual(len([text for text in own["unless"] if text.startswith("it is in netns ")]), 1, own)
+        everywhere = json.loads(self.ctl("explain", "127.0.0.1:5000", "--json"))
+        self.assertFalse(everywhere["steered"])
+        self.assertNotEqual(everywhere["obstacles"], [])
+
     def test_dry_run_comes_in_pieces(self):
         """The agent does other work between the tables of two namespaces."""
         self.pod()
