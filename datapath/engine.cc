@@ -188,7 +188,7 @@ void Engine::give_away(Task& task, Engine& to) {
     deadlines_.set(task.order(), kNever);
     Entry entry = std::move(tasks_.extract(task.order()).mapped());
     task.order_ = task.pass_ = 0;  // so that the other engine does not take it for one of its own before it starts it
-    task.waits_ = task.has_much_ = false;
+    task.waits_ = task.is_bulk_ = false;
     task.spins_until_ = kNever;
     count_--;
     moved_.fetch_add(1, std::memory_order_relaxed);
@@ -208,7 +208,7 @@ void Engine::touch(Task& task, TimePoint now) {
     if (task.waits_) {
         return;
     }
-    if (task.has_much_ && keep_it_short(now)) {
+    if (task.is_bulk_ && short_quantum(now)) {
         wait_for_turn(task);
     } else {
         touched_.push_back(&task);
@@ -216,9 +216,9 @@ void Engine::touch(Task& task, TimePoint now) {
 }
 
 // kShortFor begins now and not at the beginning of this iteration, which streams may have made long.
-void Engine::had_little(Task& task) {
-    task.has_much_ = false;
-    served_little_ = true;
+void Engine::was_interactive(Task& task) {
+    task.is_bulk_ = false;
+    served_interactive_ = true;
     short_until_ = os::now() + kShortFor;
 }
 
@@ -226,15 +226,15 @@ void Engine::had_little(Task& task) {
 // the application's thread that gets it may be waiting for this processor, so this thread yields it. True: streams are
 // passed over in this iteration, so that a quick answer is served before they run. An engine that polls for doorbells
 // (ivshmem) does not yield, because it would notice no doorbell meanwhile.
-bool Engine::streams_rest(TimePoint& now) {
-    if (!std::exchange(served_little_, false) || ready_.empty()) {
+bool Engine::defer_streams(TimePoint& now) {
+    if (!std::exchange(served_interactive_, false) || ready_.empty()) {
         return false;
     }
-    if (busy_polls_.empty() && behind_little_.allows(now)) {
+    if (busy_polls_.empty() && interactive_yields_.allows(now)) {
         const auto before = os::now();
         ::sched_yield();
         now = os::now();
-        behind_little_.took(now - before, now);
+        interactive_yields_.took(now - before, now);
     }
     return now < streamed_at_ + kStreamsRest;
 }
@@ -242,7 +242,7 @@ bool Engine::streams_rest(TimePoint& now) {
 // `rest`: streams are passed over.
 void Engine::run_next(TimePoint now, bool rest) {
     const auto next =
-        rest ? std::ranges::find_if(ready_, [](const Task* task) { return !task->has_much_; }) : ready_.begin();
+        rest ? std::ranges::find_if(ready_, [](const Task* task) { return !task->is_bulk_; }) : ready_.begin();
     if (next == ready_.end()) {
         return;
     }
@@ -250,7 +250,7 @@ void Engine::run_next(TimePoint now, bool rest) {
     ready_.erase(next);
     task->waits_ = false;
     run_task(*task, now);
-    if (task->has_much_) {
+    if (task->is_bulk_) {
         streamed_at_ = os::now();
     }
 }
@@ -368,7 +368,7 @@ void Engine::loop() {
         }
         had_work = !touched_.empty() || !ready_.empty();
         run_all(touched_, now);
-        const bool rest = streams_rest(now);
+        const bool rest = defer_streams(now);
         run_next(now, rest);
         run_called(now);
         forget_ended();

@@ -100,9 +100,9 @@ class Engine final : private Poller {
             called_.push_back(&task);
         }
     }
-    void had_little(Task& task) override;
-    void had_much(Task& task) override { task.has_much_ = true; }
-    [[nodiscard]] bool keep_it_short(TimePoint now) const override { return now < short_until_; }
+    void was_interactive(Task& task) override;
+    void was_bulk(Task& task) override { task.is_bulk_ = true; }
+    [[nodiscard]] bool short_quantum(TimePoint now) const override { return now < short_until_; }
     [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint now) const override;
     void spin(Task& task, TimePoint until, Expects expects) override;
     void look(TimePoint now);
@@ -115,7 +115,7 @@ class Engine final : private Poller {
     void give_away(Task& task, Engine& to);
     void touch(Task& task, TimePoint now);
     void wait_for_turn(Task& task);
-    bool streams_rest(TimePoint& now);
+    bool defer_streams(TimePoint& now);
     void run_next(TimePoint now, bool rest);
     void run_all(const std::vector<Task*>& tasks, TimePoint now);
     void run_called(TimePoint now);
@@ -155,13 +155,13 @@ class Engine final : private Poller {
     std::vector<Task*> seen_;          // those of them whose look() has returned true in this iteration
     std::vector<std::size_t> places_;  // for put_in_order()
     std::vector<std::pair<TimePoint, Task*>> by_news_;  // for put_in_order()
-    bool served_little_ = false;                        // had_little() was called since streams_rest()
+    bool served_interactive_ = false;                   // was_interactive() was called since defer_streams()
     TimePoint streamed_at_{};                           // when a stream of ready_ ran last
     bool alone_ = false;  // no other thread wanted this processor when this thread yielded it last
     // Yields while tasks are busy-polled, and after requests and responses. Beside streams the latter let programs run
     // that the streams wait for, so they may take longer.
     YieldCost spinning_yields_{{std::chrono::microseconds(100), std::chrono::microseconds(400), kYieldRest, true}};
-    YieldCost behind_little_{{std::chrono::milliseconds(1), std::chrono::milliseconds(2), kYieldRest, false}};
+    YieldCost interactive_yields_{{std::chrono::milliseconds(1), std::chrono::milliseconds(2), kYieldRest, false}};
     TimePoint no_spin_until_{}, short_until_{};
     Deadlines deadlines_;
     std::thread thread_;

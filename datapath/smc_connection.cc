@@ -16,7 +16,7 @@ constexpr std::uint32_t kBytesPerRun = 256 * 1024;
 // The same while a request-response connection is active: each of its messages waits for one run() of a stream at each
 // end.
 constexpr std::uint32_t kBytesPerShortRun = 16 * 1024;
-// A run() that moved no more than this moved a request or a response: had_little().
+// A run() that moved no more than this moved a request or a response: was_interactive().
 constexpr std::uint32_t kLittle = 4 * 1024;
 // A connection that has just moved more than this is a stream: its next bytes are many, and can wait for a wake-up.
 constexpr std::uint32_t kSmall = 16 * 1024;
@@ -34,9 +34,9 @@ flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     return {parts.transport->send_size(),
             parts.transport->window(),
             static_cast<std::uint32_t>(parts.transport->receive_ring().size()),
-            !parts.transport->is_ahead(),
+            !parts.transport->reads_peer_memory(),
             parts.close_timeout,
-            parts.transport->is_ahead() ? std::chrono::milliseconds(0) : parts.reset_grace};
+            parts.transport->reads_peer_memory() ? std::chrono::milliseconds(0) : parts.reset_grace};
 }
 
 flow::LegEvents leg_events(std::uint32_t events) {
@@ -75,7 +75,7 @@ bool SmcConnection::detach() {
     }
     parts_.leg->detach();
     parts_.clc->detach();
-    woken_ = heard_ =
+    woken_ = may_have_news_ =
         true;  // the peer may have published something without an event, because look() would have seen it
     return true;
 }
@@ -84,7 +84,7 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
     woken_ = true;
     if (which == kClc) {
         flow_.clc_changed();
-        heard_ = true;  // the peer may have published its last flags without an event so far
+        may_have_news_ = true;  // the peer may have published its last flags without an event so far
     } else if (which == kLeg) {
         parts_.leg->heard((events & EPOLLIN) != 0, (events & EPOLLPRI) != 0);
         flow::LegEvents changed = leg_events(events);
@@ -96,7 +96,7 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
     } else {
         parts_.transport->woken();
         armed_ = false;
-        heard_ = true;
+        may_have_news_ = true;
     }
 }
 
@@ -104,7 +104,7 @@ bool SmcConnection::look() {
     if (last_words_ || parts_.transport->news_since() == kNever) {
         return false;
     }
-    woken_ = heard_ = true;
+    woken_ = may_have_news_ = true;
     return true;
 }
 
@@ -121,9 +121,9 @@ bool SmcConnection::run(TimePoint now) {
         follow_send_buffer();
         more = drive_flow(now);
         if (moved_ >= kBytesPerShortRun) {
-            poller_->had_much(*this);
+            poller_->was_bulk(*this);
         } else if (moved_ != 0 && moved_ <= kLittle) {
-            poller_->had_little(*this);
+            poller_->was_interactive(*this);
         }
         more |= look_for_idleness(now);
         pass_keepalive_on();
@@ -145,7 +145,7 @@ void SmcConnection::follow_send_buffer() {
 
 bool SmcConnection::drive_flow(TimePoint now) {
     moved_ = 0;
-    bytes_per_run_ = poller_->keep_it_short(now) ? kBytesPerShortRun : kBytesPerRun;
+    bytes_per_run_ = poller_->short_quantum(now) ? kBytesPerShortRun : kBytesPerRun;
     for (int looks = 0;;) {
         const flow::Step step = flow_.next(now, parts_.transport->can_send());
         if (std::holds_alternative<flow::Load>(step)) {
@@ -184,7 +184,7 @@ bool SmcConnection::drive_flow(TimePoint now) {
 void SmcConnection::sleep(TimePoint now) {
     if (!std::exchange(sleeps_, true)) {
         pause_ = next_pause_;
-        const bool may = parts_.transport->is_ahead() && moved_ <= kSmall;
+        const bool may = parts_.transport->reads_peer_memory() && moved_ <= kSmall;
         const auto time = may ? spin_[pause_].before_sleep(now, poller_->longest_spin(now)) : Spin::Time{};
         spins_ = time.count() > 0;
         if (spins_) {
@@ -229,7 +229,7 @@ bool SmcConnection::look_for_idleness(TimePoint now) {
         if (idle) {
             parts_.transport->idle();
         }
-        return waits_ && !parts_.transport->is_ahead() && ask_who_stands_still(now);
+        return waits_ && !parts_.transport->reads_peer_memory() && ask_who_stands_still(now);
     }
     return false;
 }
@@ -277,10 +277,10 @@ void SmcConnection::load() {
 // doorbell, or will), or after look() has seen it, which Task::news_since() sorts into that order. But a stream, which
 // has just moved many bytes, takes all that is there, because otherwise it would be woken for each piece.
 flow::PeerState SmcConnection::news() {
-    if (std::exchange(heard_, false)) {
+    if (std::exchange(may_have_news_, false)) {
         parts_.transport->arm();
         armed_ = true;
-    } else if (parts_.transport->is_ahead() && moved_ <= kSmall) {
+    } else if (parts_.transport->reads_peer_memory() && moved_ <= kSmall) {
         flow::PeerState known = seen_;
         known.consumer = parts_.transport->peer().consumer;
         return known;

@@ -41,10 +41,10 @@ class SmcConnection final : public ConnectionTask {
     void abort(Reason reason) override;
     [[nodiscard]] bool look() override;
     [[nodiscard]] TimePoint news_since() const override {
-        return last_words_ || !heard_ ? kNever : parts_.transport->news_since();
+        return last_words_ || !may_have_news_ ? kNever : parts_.transport->news_since();
     }
     [[nodiscard]] TimePoint untold_since() const override {
-        return last_words_ || heard_ ? kNever : parts_.transport->news_since();
+        return last_words_ || may_have_news_ ? kNever : parts_.transport->news_since();
     }
     [[nodiscard]] TimePoint deadline() const override {
         return last_words_ ? last_words_->deadline() : std::min(flow_.next_deadline(), idle_check_);
@@ -96,7 +96,7 @@ class SmcConnection final : public ConnectionTask {
     bool sleeps_ = false, spins_ = false;  // spins_: it is busy-polled
     bool woken_ = false;                   // an event has come since the last run(), or look() has seen news
     bool armed_ = false;                   // the transport will send an event for what comes next
-    bool heard_ = true;                    // the peer may have published something: see news()
+    bool may_have_news_ = true;            // the peer may have published something: see news()
 };
 
 }  // namespace smc

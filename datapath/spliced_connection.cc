@@ -25,11 +25,11 @@ SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<Connectio
                                      TcpSocket server, std::chrono::milliseconds close_timeout, bool minds_clc)
     : ConnectionTask(id, std::move(counters)),
       leg_(std::move(leg)),
-      server_(std::move(server)),
+      clc_(std::move(server)),
       close_timeout_(close_timeout),
       minds_clc_(minds_clc) {
     directions_[0].from = directions_[1].to = &leg_;
-    directions_[0].to = directions_[1].from = &server_;
+    directions_[0].to = directions_[1].from = &clc_;
     sources_[0] = {this, 0};
     sources_[1] = {this, 1};
 }
@@ -47,7 +47,7 @@ bool SplicedConnection::start(Poller& poller) {
         direction.pipe_in.reset(ends[1]);
     }
     constexpr std::uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI;
-    return leg_.watch(poller, kEvents, sources_[0]) && server_.watch(poller, kEvents, sources_[1]);
+    return leg_.watch(poller, kEvents, sources_[0]) && clc_.watch(poller, kEvents, sources_[1]);
 }
 
 bool SplicedConnection::detach() {
@@ -55,7 +55,7 @@ bool SplicedConnection::detach() {
         return false;
     }
     leg_.unwatch();
-    server_.unwatch();
+    clc_.unwatch();
     return true;
 }
 
@@ -70,7 +70,7 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
     if (c.ended || !c.readable || c.held != 0) {
         return Step::kIdle;
     }
-    if (c.from == &server_ && minds_clc_) {
+    if (c.from == &clc_ && minds_clc_) {
         return fill_first(c);
     }
     // splice() does not get past urgent data, so recv() and send() pass that byte on, as urgent.
@@ -181,7 +181,7 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
 
 bool SplicedConnection::run(TimePoint now) {
     if (const auto wish = keepalive.take(); wish && !ended()) {
-        server_.use_keepalive(*wish);
+        clc_.use_keepalive(*wish);
     }
     for (int step = 0; step < kStepsPerRun && !ended() && !broken_; step++) {
         const bool moved = move();
@@ -272,10 +272,10 @@ void SplicedConnection::finish(Reason reason) {
     }
     if (reason == Reason::kNone) {
         leg_.close();
-        server_.close();
+        clc_.close();
     } else {
         leg_.reset();
-        server_.reset();
+        clc_.reset();
     }
 }
 

@@ -65,7 +65,7 @@ class SplicedConnection final : public ConnectionTask {
     Step drain(Direction& direction, std::atomic<std::uint64_t>& counter);
     void finish(Reason reason);
 
-    TcpSocket leg_, server_;
+    TcpSocket leg_, clc_;
     Direction directions_[2];  // 0: leg -> server, 1: server -> leg
     Poller::Source sources_[2];
     bool failed_[2] = {false, false};  // EPOLLERR seen on leg, server

@@ -33,12 +33,12 @@ class Poller {
     virtual void unwatch(int fd) = 0;
     // Asks for run() of a task soon, for a reason that no descriptor reports.
     virtual void ready(Task& task) = 0;
-    // The task moved few bytes in this run(), like a request or a response: for a moment keep_it_short() is true.
-    virtual void had_little(Task&) {}
-    // The task moved many bytes in this run(): while keep_it_short() is true, it waits for its turn.
-    virtual void had_much(Task&) {}
+    // The task moved few bytes in this run(), like a request or a response: for a moment short_quantum() is true.
+    virtual void was_interactive(Task&) {}
+    // The task moved many bytes in this run(): while short_quantum() is true, it waits for its turn.
+    virtual void was_bulk(Task&) {}
     // Whether each run() should move fewer bytes than usual.
-    [[nodiscard]] virtual bool keep_it_short(TimePoint) const { return false; }
+    [[nodiscard]] virtual bool short_quantum(TimePoint) const { return false; }
     // How long a task may be busy-polled before it sleeps; 0: not at all.
     [[nodiscard]] virtual std::chrono::microseconds longest_spin(TimePoint) const { return {}; }
     // Busy-polls the task: calls look() repeatedly, until it returns true, an event comes, or the time is reached; then
@@ -86,7 +86,7 @@ class Task {
     std::uint64_t order_ = 0;
     std::uint64_t pass_ = 0;          // the engine's pass in which the task ran last
     bool waits_ = false;              // it waits for its turn
-    bool has_much_ = false;           // had_much() was called last, and not had_little()
+    bool is_bulk_ = false;            // was_bulk() was called last, and not was_interactive()
     bool called_ = false;             // another task called ready() for it
     TimePoint spins_until_ = kNever;  // kNever: it is not busy-polled
     Poller::Expects expects_ = Poller::Expects::kEvents;

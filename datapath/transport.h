@@ -36,7 +36,7 @@ class Transport {
     // The state that the peer published last.
     [[nodiscard]] virtual flow::PeerState peer() const = 0;
     // Whether peer() may be newer than the last event: it reads memory that the peer writes.
-    [[nodiscard]] virtual bool is_ahead() const { return false; }
+    [[nodiscard]] virtual bool reads_peer_memory() const { return false; }
     // Asks for an event when the peer publishes something. Called before peer() or news_since(), so that nothing is
     // missed in between.
     virtual void arm() {}

@@ -79,7 +79,7 @@ void Gateway::server_speaks_smc(const smc_event& event) {
         p_.connections.count(Path::kFallback, Reason::kLimit);
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
-    if (!ports_.has_ports_for(*netns)) {
+    if (!port_share_.has_ports_for(*netns)) {
         p_.connections.count(Path::kFallback, Reason::kLocalPorts);
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
@@ -91,7 +91,7 @@ void Gateway::server_speaks_smc(const smc_event& event) {
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
     const Handle connection = admit(Role::kClient, netns->inode(), event.request.cgroup);
-    ports_.take(netns->inode());
+    port_share_.take(netns->inode());
     connection->server = remote_of(event.tuple);
     connection->client = from_abi(event.request.local);
     connection->pid = event.request.pid;
@@ -146,7 +146,7 @@ void Gateway::over(const Handle& connection, Reason reason) {
     p_.connections.end(connection->id, reason);
     give_back(connection_quotas_, *connection);
     if (connection->role == Role::kClient) {
-        ports_.give_back(connection->netns);
+        port_share_.give_back(connection->netns);
     }
 }
 

@@ -95,7 +95,7 @@ class Gateway {
     // Quotas for all connections of the agent, and for those whose session is under way. Too many sessions at once
     // would all time out, because each waits for the messages of all the others.
     Quotas connection_quotas_, handshake_quotas_;
-    PortShare ports_;
+    PortShare port_share_;
     TimePoint used_up_until_{};  // descriptors or memory ran out: no new connections until then
     Acceptors acceptors_;
     Keepalives keepalives_;

@@ -78,7 +78,7 @@ void ServerRunner::on(const session::ConnectApplication&) {
 }
 
 void ServerRunner::connect_leg(int ports, std::uint16_t port) {
-    ports_ = ports;
+    ports_left_ = ports;
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_SERVER;
     mark.hold = 1;
@@ -98,11 +98,11 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
     if (!fd) {
         return refused(fd.error().code);
     }
-    application_.emplace(parts_.io, std::move(*fd));
-    if (const int error = take_connect_error(application_->fd()); error != EINPROGRESS) {
+    leg_.emplace(parts_.io, std::move(*fd));
+    if (const int error = take_connect_error(leg_->fd()); error != EINPROGRESS) {
         return connected(error);
     }
-    application_->when_writable([this] { connected(take_connect_error(application_->fd())); });
+    leg_->when_writable([this] { connected(take_connect_error(leg_->fd())); });
     // The leg's handshake stays on this host. If it takes longer than this, the listener's queue is full, or something
     // drops the leg's packets, such as a firewall.
     timeout_.set_in(parts_.config.leg_timeout());
@@ -110,29 +110,29 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
 
 void ServerRunner::connected(int error) {
     timeout_.set(kNever);
-    if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(application_->fd())) {
-        return connect_leg(ports_ - 1, 0);
+    if (error == ECONNREFUSED && ports_left_ > 1 && programs_.refused_by_paws(leg_->fd())) {
+        return connect_leg(ports_left_ - 1, 0);
     }
     if (error != 0) {
         return refused(error);
     }
-    if (dialled_again_) {
-        return run(take_application());
+    if (reconnect_) {
+        return run(take_leg());
     }
     feed(session_.application_connected(os::now()));
 }
 
 // Checks again, because the leg may have connected while this thread was late.
 void ServerRunner::timed_out() {
-    if (is_connecting(application_->fd())) {
+    if (is_connecting(leg_->fd())) {
         refused(ETIMEDOUT);
     }
 }
 
 void ServerRunner::refused(int error) {
-    if (dialled_again_) {
-        reset_application();
-        return run(std::move(dialled_again_->leg));  // the data path passes on that it was reset
+    if (reconnect_) {
+        reset_leg();
+        return run(std::move(reconnect_->leg));  // the data path passes on that it was reset
     }
     feed(session_.application_refused(std::generic_category().message(error), os::now()));
 }
@@ -142,24 +142,24 @@ smc_tuple ServerRunner::app() const {
 }
 
 // Sends the packet that completes the leg's handshake, so that the application can accept it. Returns the leg.
-UniqueFd ServerRunner::take_application() {
-    if (const auto held = programs_.release_leg(application_->fd())) {
+UniqueFd ServerRunner::take_leg() {
+    if (const auto held = programs_.release_leg(leg_->fd())) {
         const auto packet = saved_packet(*held);
         if (auto sent = netns_->send_packet(packet, !connection_->server.is_v4(), held->ifindex); !sent) {
             log()->debug("connection {}: {}", connection_->id, sent.error().text());  // the SYN-ACK is sent again
         }
     }
-    return application_->release();
+    return leg_->release();
 }
 
 // While the leg was held, its half-open connection waited at a listener. If that listener was closed meanwhile, the
 // kernel resets the leg now. Another listener of the port may have been there all the time, as in a rolling restart
 // with SO_REUSEPORT, so the leg is connected once more.
 void ServerRunner::on(const session::Run& action) {
-    UniqueFd leg = take_application();
+    UniqueFd leg = take_leg();
     const auto hairpin = programs_.hairpins.get(app());
     if ((!hairpin || hairpin->sender.cookie == 0) && was_reset(leg.get())) {
-        return dial_again(action.outcome, std::move(leg));
+        return reconnect_leg(action.outcome, std::move(leg));
     }
     disconnect_if_unheard(leg.get());
     end({SessionEnd::Kind::kSmc, action.outcome, std::move(leg), clc_->release()});
@@ -174,17 +174,17 @@ void ServerRunner::disconnect_if_unheard(int leg) const {
     }
 }
 
-void ServerRunner::dial_again(const clc::Outcome& outcome, UniqueFd leg) {
-    dialled_again_ = DialledAgain{outcome, std::move(leg)};
+void ServerRunner::reconnect_leg(const clc::Outcome& outcome, UniqueFd leg) {
+    reconnect_ = Reconnect{outcome, std::move(leg)};
     connect_leg(kPortsTried, 0);
 }
 
 void ServerRunner::run(UniqueFd leg) {
-    end({SessionEnd::Kind::kSmc, dialled_again_->outcome, std::move(leg), clc_->release()});
+    end({SessionEnd::Kind::kSmc, reconnect_->outcome, std::move(leg), clc_->release()});
 }
 
 void ServerRunner::on(const session::RunOnTcp& action) {
-    UniqueFd leg = take_application();
+    UniqueFd leg = take_leg();
     disconnect_if_unheard(leg.get());
     if (action.outcome.reason == Reason::kAnswerLost) {
         const Endpoint client{connection_->client.ip, 0};
@@ -207,21 +207,21 @@ void ServerRunner::on(const session::RunOnTcp& action) {
 }
 
 // Resets a leg that the application has not accepted yet.
-void ServerRunner::reset_application() {
-    if (application_) {
+void ServerRunner::reset_leg() {
+    if (leg_) {
         // The leg is still held, so its RST reaches only its own half-open connection, or none.
-        programs_.reset_leg(application_->release());
+        programs_.reset_leg(leg_->release());
     }
 }
 
 void ServerRunner::on(const session::LeaveToTcp& action) {
-    reset_application();
+    reset_leg();
     clc_->release().reset();  // closing resets it (L1)
     end({SessionEnd::Kind::kPlain, action.outcome});
 }
 
 void ServerRunner::on(const session::Refuse& action) {
-    reset_application();
+    reset_leg();
     end({SessionEnd::Kind::kRefused, {.reason = action.reason, .detail = action.detail}});
 }
 

@@ -38,23 +38,23 @@ class ServerRunner final : public Runner<session::Server> {
     void connected(int error);
     void timed_out();
     void refused(int error);
-    UniqueFd take_application();
+    UniqueFd take_leg();
     void disconnect_if_unheard(int leg) const;
-    void dial_again(const clc::Outcome& outcome, UniqueFd leg);
+    void reconnect_leg(const clc::Outcome& outcome, UniqueFd leg);
     void run(UniqueFd leg);
-    void reset_application();
+    void reset_leg();
 
     const bpf::Programs& programs_;
     std::shared_ptr<Namespace> netns_;
     smc_inbound inbound_;
-    std::optional<loop::FdWatch> application_;
+    std::optional<loop::FdWatch> leg_;
     loop::Deadline timeout_;  // Config::leg_timeout()
-    int ports_ = 0;           // left to try, including the present one
-    struct DialledAgain {
+    int ports_left_ = 0;      // left to try, including the present one
+    struct Reconnect {
         clc::Outcome outcome;
         UniqueFd leg;  // the first one, which was reset
     };
-    std::optional<DialledAgain> dialled_again_;  // after the session has ended on SMC
+    std::optional<Reconnect> reconnect_;  // after the session has ended on SMC
 };
 
 }  // namespace smc

@@ -333,7 +333,7 @@ void Dissector::open_group(Connection& history, const clc::AcceptR& server, cons
 void Dissector::add_queue_pair(const QpEnd& end, std::size_t group, std::size_t link, bool of_server,
                                std::optional<Psn> first) {
     const QpKey key{end.gid.normalised(), end.qpn};
-    QueuePair qp{group, link, of_server, SendFlow(first)};
+    QueuePair qp{group, link, of_server, SendReassembly(first)};
     if (const auto unnamed = unnamed_.find(key); unnamed != unnamed_.end()) {
         // The packets of this queue pair that came before this CLC count as well.
         qp.flow = first ? qp.flow : unnamed->second.second;

@@ -5,7 +5,7 @@
 //
 //   frame -> packet -> option 254
 //                   -> TcpStream -> CLC -> connections, queue pairs
-//                   -> RcRequest -> SendFlow -> LLC -> links, queue pairs
+//                   -> RcRequest -> SendReassembly -> LLC -> links, queue pairs
 //                                            -> CDC -> cursors
 //
 // A capture may begin late, or have one direction only. Then a segment that is a whole CLC message is accepted without
@@ -98,7 +98,7 @@ class Dissector {
     struct QueuePair {
         std::size_t group = 0, link = 0;
         bool of_server = false;
-        SendFlow flow;
+        SendReassembly flow;
     };
     using QpKey = std::pair<RoceGid, Qpn>;
 
@@ -122,8 +122,8 @@ class Dissector {
 
     void add_roce(const Packet& packet);
     void add_unnamed(const Packet& packet, const RcRequest& request);
-    void add_answer(const Packet& packet, const RcAnswer& answer);
-    void tell_write(const Packet& packet, const RcRequest& request, SendFlow::Seen seen);
+    void add_answer(const Packet& packet, const RcAck& answer);
+    void tell_write(const Packet& packet, const RcRequest& request, SendReassembly::Seen seen);
     // The names of sender and receiver of a packet to queue pair `to`; nullopt: `to` is no queue pair of SMC.
     [[nodiscard]] std::optional<std::pair<std::string, std::string>> ends(const Packet& packet, Qpn to) const;
     void read_unnamed(UnnamedQp& qp, wire::Bytes message);
@@ -138,7 +138,7 @@ class Dissector {
     std::map<std::pair<Endpoint, Endpoint>, Followed> followed_;  // by client and server
     std::set<std::pair<Endpoint, Endpoint>> plain_;  // connections whose SYN had no option: what they carry is no CLC
     std::map<QpKey, QueuePair> queue_pairs_;
-    std::map<QpKey, std::pair<std::size_t, SendFlow>> unnamed_;  // -> index in unnamed_qps_
+    std::map<QpKey, std::pair<std::size_t, SendReassembly>> unnamed_;  // -> index in unnamed_qps_
     std::vector<UnnamedQp> unnamed_qps_;
     std::set<std::pair<RoceGid, RoceGid>> ways_;  // senders and receivers of RoCE packets
     std::map<int, std::uint64_t> skipped_;

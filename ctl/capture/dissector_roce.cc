@@ -25,12 +25,12 @@ void Dissector::add_roce(const Packet& packet) {
         return;
     }
     QueuePair& qp = found->second;
-    const SendFlow::Seen seen = qp.flow.accept(*request);
-    counters_.retransmissions += seen == SendFlow::Seen::kAgain ? 1 : 0;
-    counters_.gaps += seen == SendFlow::Seen::kAfterGap ? 1 : 0;
+    const SendReassembly::Seen seen = qp.flow.accept(*request);
+    counters_.retransmissions += seen == SendReassembly::Seen::kAgain ? 1 : 0;
+    counters_.gaps += seen == SendReassembly::Seen::kAfterGap ? 1 : 0;
     tell_write(packet, *request, seen);
     const auto message = qp.flow.message();
-    if (seen == SendFlow::Seen::kAgain || !message) {
+    if (seen == SendReassembly::Seen::kAgain || !message) {
         return;
     }
     const Link& link = link_groups_[qp.group].links[qp.link];
@@ -67,23 +67,23 @@ std::optional<std::pair<std::string, std::string>> Dissector::ends(const Packet&
     return std::nullopt;
 }
 
-void Dissector::tell_write(const Packet& packet, const RcRequest& request, SendFlow::Seen seen) {
+void Dissector::tell_write(const Packet& packet, const RcRequest& request, SendReassembly::Seen seen) {
     if (!rdma_ || request.operation != RcRequest::Operation::kWrite || !request.first) {
         return;
     }
     if (const auto who = ends(packet, request.destination)) {
         sink_({frame_->number, frame_->time_us, who->first, who->second,
-               describe(request, seen == SendFlow::Seen::kAgain)});
+               describe(request, seen == SendReassembly::Seen::kAgain)});
     }
 }
 
-void Dissector::add_answer(const Packet& packet, const RcAnswer& answer) {
+void Dissector::add_answer(const Packet& packet, const RcAck& answer) {
     const auto who = ends(packet, answer.destination);
     if (!who) {
         return;
     }
-    counters_.naks += answer.kind == RcAnswer::Kind::kRefused ? 1 : 0;
-    counters_.rnr_naks += answer.kind == RcAnswer::Kind::kNotReady ? 1 : 0;
+    counters_.naks += answer.kind == RcAck::Kind::kNak ? 1 : 0;
+    counters_.rnr_naks += answer.kind == RcAck::Kind::kRnrNak ? 1 : 0;
     if (rdma_) {
         sink_({frame_->number, frame_->time_us, who->first, who->second, describe(answer)});
     }

@@ -35,20 +35,20 @@ void Dissector::add_unnamed(const Packet& packet, const RcRequest& request) {
             counters_.sends_to_unknown_qps += is_send ? 1 : 0;
             return;
         }
-        found = unnamed_.emplace(key, std::pair(unnamed_qps_.size(), SendFlow(std::nullopt))).first;
+        found = unnamed_.emplace(key, std::pair(unnamed_qps_.size(), SendReassembly(std::nullopt))).first;
         UnnamedQp& qp = unnamed_qps_.emplace_back();
         qp.gid = key.first;
         qp.qpn = key.second;
         qp.peer = gid_of(packet.from);
         qp.first_frame = frame_->number;
     }
-    SendFlow& flow = found->second.second;
-    const SendFlow::Seen seen = flow.accept(request);
-    counters_.retransmissions += seen == SendFlow::Seen::kAgain ? 1 : 0;
-    counters_.gaps += seen == SendFlow::Seen::kAfterGap ? 1 : 0;
+    SendReassembly& flow = found->second.second;
+    const SendReassembly::Seen seen = flow.accept(request);
+    counters_.retransmissions += seen == SendReassembly::Seen::kAgain ? 1 : 0;
+    counters_.gaps += seen == SendReassembly::Seen::kAfterGap ? 1 : 0;
     tell_write(packet, request, seen);
     const auto message = flow.message();
-    if (seen == SendFlow::Seen::kAgain || !message) {
+    if (seen == SendReassembly::Seen::kAgain || !message) {
         return;
     }
     read_unnamed(unnamed_qps_[found->second.first], *message);

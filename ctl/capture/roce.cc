@@ -87,22 +87,22 @@ std::optional<RcRequest> parse_rc_request(wire::Bytes packet, std::size_t length
     return request;
 }
 
-std::optional<RcAnswer> parse_rc_answer(wire::Bytes packet, std::size_t length) {
+std::optional<RcAck> parse_rc_answer(wire::Bytes packet, std::size_t length) {
     constexpr std::size_t kWhole = kBthBytes + kAethBytes;
     if (packet.size() < kWhole || length < kWhole + kCrcBytes || packet[0] != kAcknowledge) {
         return std::nullopt;
     }
     const std::uint8_t syndrome = packet[kBthBytes];
-    RcAnswer answer;
+    RcAck answer;
     switch (syndrome >> 5 & 3) {
         case 0:
-            answer.kind = RcAnswer::Kind::kTaken;
+            answer.kind = RcAck::Kind::kAcked;
             break;
         case 1:
-            answer.kind = RcAnswer::Kind::kNotReady;
+            answer.kind = RcAck::Kind::kRnrNak;
             break;
         case 3:
-            answer.kind = RcAnswer::Kind::kRefused;
+            answer.kind = RcAck::Kind::kNak;
             break;
         default:
             return std::nullopt;
@@ -138,19 +138,19 @@ Description describe(const RcRequest& write, bool again) {
             .fault = {}};
 }
 
-Description describe(const RcAnswer& answer) {
+Description describe(const RcAck& answer) {
     Description out{.layer = "RDMA", .type = "ACK", .fields = {psn_field(answer.psn)}, .fault = {}};
-    if (answer.kind == RcAnswer::Kind::kNotReady) {
+    if (answer.kind == RcAck::Kind::kRnrNak) {
         out.type = "RNR NAK";
         out.fields.push_back({"timer", "Timer", std::uint64_t{answer.code}});
-    } else if (answer.kind == RcAnswer::Kind::kRefused) {
+    } else if (answer.kind == RcAck::Kind::kNak) {
         out.type = "NAK";
         out.fields.push_back({"code", "Code", std::uint64_t{answer.code}, nak_text(answer.code)});
     }
     return out;
 }
 
-SendFlow::Seen SendFlow::classify(std::uint32_t psn) {
+SendReassembly::Seen SendReassembly::classify(std::uint32_t psn) {
     const std::uint32_t ahead = next_ ? (psn - *next_) & kPsnMask : 0;
     const std::uint32_t behind = (kPsnMask + 1 - ahead) & kPsnMask;
     if (ahead >= kHalfOfPsns && behind <= kRemembered) {
@@ -170,7 +170,7 @@ SendFlow::Seen SendFlow::classify(std::uint32_t psn) {
     return ahead == 0 ? Seen::kNew : Seen::kAfterGap;
 }
 
-SendFlow::Seen SendFlow::accept(const RcRequest& request) {
+SendReassembly::Seen SendReassembly::accept(const RcRequest& request) {
     const auto psn = static_cast<std::uint32_t>(request.psn);
     const Seen seen = classify(psn);
     const bool single = request.first && request.last;
@@ -208,7 +208,7 @@ SendFlow::Seen SendFlow::accept(const RcRequest& request) {
     return complete_ && seen == Seen::kAgain ? Seen::kLate : seen;
 }
 
-std::optional<wire::Bytes> SendFlow::message() const {
+std::optional<wire::Bytes> SendReassembly::message() const {
     return complete_ ? std::optional<wire::Bytes>(bytes_) : std::nullopt;
 }
 

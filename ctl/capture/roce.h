@@ -31,9 +31,9 @@ struct RcRequest {
 };
 
 // An answer of a queue pair to requests.
-struct RcAnswer {
-    enum class Kind : std::uint8_t { kTaken, kNotReady, kRefused };  // ACK, RNR NAK, NAK
-    Kind kind = Kind::kTaken;
+struct RcAck {
+    enum class Kind : std::uint8_t { kAcked, kRnrNak, kNak };
+    Kind kind = Kind::kAcked;
     std::uint8_t code = 0;  // credits of an ACK, timer of an RNR NAK, error of a NAK
     Qpn destination{};
     Psn psn{};
@@ -43,19 +43,19 @@ struct RcAnswer {
 // its length on the wire, with the CRC, which is cut off.
 std::optional<RcRequest> parse_rc_request(wire::Bytes packet, std::size_t length);
 
-std::optional<RcAnswer> parse_rc_answer(wire::Bytes packet, std::size_t length);
+std::optional<RcAck> parse_rc_answer(wire::Bytes packet, std::size_t length);
 
 // Describes the first packet of a write. `again`: it was seen before.
 Description describe(const RcRequest& write, bool again);
-Description describe(const RcAnswer& answer);
+Description describe(const RcAck& answer);
 
 // Puts together the SENDs to one queue pair.
-class SendFlow {
+class SendReassembly {
  public:
     enum class Seen : std::uint8_t { kNew, kAgain, kAfterGap, kLate };
 
     // `first`: the PSN of the first packet; nullopt: that of the first packet that is seen.
-    explicit SendFlow(std::optional<Psn> first) {
+    explicit SendReassembly(std::optional<Psn> first) {
         if (first) {
             next_ = static_cast<std::uint32_t>(*first);
         }

@@ -25,7 +25,7 @@ class DmbTransport final : public Transport {
     [[nodiscard]] std::uint32_t window() const override { return send_size(); }
     [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_->ring(); }
     [[nodiscard]] flow::PeerState peer() const override;
-    [[nodiscard]] bool is_ahead() const override { return true; }
+    [[nodiscard]] bool reads_peer_memory() const override { return true; }
     void arm() override { own_->doorbell().arm(); }
     [[nodiscard]] bool can_look() const override { return peer_notes_; }
     void disarm() override { own_->doorbell().disarm(); }

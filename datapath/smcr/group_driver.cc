@@ -77,7 +77,7 @@ void GroupDriver::use(std::uint8_t number, const std::shared_ptr<LinkDriver>& li
     const std::lock_guard lock(mutex_);
     if (!closed_ && !link->is_lost()) {
         links_[number] = link;
-        heard_[number] = link;
+        receiving_[number] = link;
     }
 }
 
@@ -139,10 +139,6 @@ GroupDriver::Receiver* GroupDriver::attach(AlertToken token, Task& task, Mover& 
     return it->second.get();
 }
 
-void GroupDriver::detach(AlertToken token, Element rmbe) {
-    linger(token, std::move(rmbe));
-}
-
 std::shared_ptr<LinkDriver> GroupDriver::pick(std::uint8_t preferred) const {
     const std::lock_guard lock(mutex_);
     if (const auto it = links_.find(preferred); it != links_.end()) {
@@ -162,7 +158,7 @@ void GroupDriver::drain_others(const LinkDriver& than) {
     std::vector<std::shared_ptr<LinkDriver>> others;
     {
         const std::lock_guard lock(mutex_);
-        for (const auto& [number, weak] : heard_) {
+        for (const auto& [number, weak] : receiving_) {
             if (auto link = weak.lock(); link && link.get() != &than) {
                 others.push_back(std::move(link));
             }
@@ -173,7 +169,7 @@ void GroupDriver::drain_others(const LinkDriver& than) {
     }
 }
 
-GroupDriver::Heard GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller) {
+GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller) {
     const bool moved = (message.flags & cdc::kFailoverValidation) != 0;
     if (moved) {
         drain_others(from);  // C4
@@ -186,7 +182,7 @@ GroupDriver::Heard GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& 
         const std::lock_guard lock(mutex_);
         const auto it = receivers_.find(message.token);
         if (it == receivers_.end()) {
-            return Heard::kUnknown;  // the connection is gone, or there never was one
+            return CdcResult::kUnknown;  // the connection is gone, or there never was one
         }
         Receiver& receiver = *it->second;
         task = receiver.task;
@@ -204,7 +200,7 @@ GroupDriver::Heard GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& 
         spoke(is_stillborn(message));
     }
     if (taken == flow::CdcInbox::Taken::kStale) {
-        return moved ? Heard::kTaken : Heard::kStale;
+        return moved ? CdcResult::kTaken : CdcResult::kStale;
     }
     if (task != nullptr) {
         if (taken == flow::CdcInbox::Taken::kLost) {
@@ -212,7 +208,7 @@ GroupDriver::Heard GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& 
         }
         poller.ready(*task);
     }
-    return Heard::kTaken;
+    return CdcResult::kTaken;
 }
 
 void GroupDriver::destroyed(unsigned stray) {
@@ -325,7 +321,7 @@ unsigned GroupDriver::lost(std::uint8_t number, Poller& poller) {
     {
         const std::lock_guard lock(mutex_);
         links_.erase(number);
-        if (heard_.erase(number) > 0) {
+        if (receiving_.erase(number) > 0) {
             stray = ++newest_stray_;
             strays_.insert(stray);
             oldest_stray_.store(*strays_.begin(), std::memory_order_release);

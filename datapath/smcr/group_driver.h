@@ -103,15 +103,14 @@ class GroupDriver {
     //
     // From now on messages for the token wake `task`. nullptr: the token is not open.
     Receiver* attach(AlertToken token, Task& task, Mover& mover);
-    void detach(AlertToken token, Element rmbe);
     // The preferred link, or, if it must not be used, another one. nullptr: there is no link.
     [[nodiscard]] std::shared_ptr<LinkDriver> pick(std::uint8_t preferred) const;
 
     // --- for links, on the engine's thread
     //
     // Gives a message to its connection. kUnknown: its token is not open; kStale: there was a newer message already.
-    enum class Heard : std::uint8_t { kTaken, kUnknown, kStale };
-    Heard on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller);
+    enum class CdcResult : std::uint8_t { kTaken, kUnknown, kStale };
+    CdcResult on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller);
     // Does on the engine's thread what peer_left(), retire() and destroyed() have asked for.
     void settle(Poller& poller);
     // The link has broken: its connections move, or end. Returns its number as a stray, which destroyed() is called
@@ -131,7 +130,8 @@ class GroupDriver {
     // Messages are put into an inbox under mutex_; a connection reads its own inbox without it, on the engine's thread.
     std::unordered_map<AlertToken, std::unique_ptr<Receiver>> receivers_;
     std::map<std::uint8_t, std::weak_ptr<LinkDriver>> links_;  // links that connections may use
-    std::map<std::uint8_t, std::weak_ptr<LinkDriver>> heard_;  // these, and links to be left, which may still receive
+    std::map<std::uint8_t, std::weak_ptr<LinkDriver>>
+        receiving_;  // these, and links to be left, which may still receive
     std::vector<llc::RTokenSet> rmbs_;
     std::vector<AlertToken> left_;       // connections whose peer has left
     std::vector<std::uint8_t> retired_;  // links that connections are to leave

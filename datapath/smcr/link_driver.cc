@@ -360,9 +360,9 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
         return;
     }
     const auto heard = group_->on_cdc(std::get<cdc::Message>(decoded), *this, *poller_);
-    if (heard == GroupDriver::Heard::kUnknown) {
+    if (heard == GroupDriver::CdcResult::kUnknown) {
         add(counters_.unknown_tokens);
-    } else if (heard == GroupDriver::Heard::kStale) {
+    } else if (heard == GroupDriver::CdcResult::kStale) {
         add(counters_.stale);
     }
 }

@@ -79,7 +79,7 @@ void RmbeTransport::stop() {
     receiver_ = nullptr;
     link_.reset();
     before_.reset();
-    parts_.group->detach(parts_.token, std::move(parts_.own));
+    parts_.group->linger(parts_.token, std::move(parts_.own));
 }
 
 // Section 4.6. Everything that was not acknowledged is sent again over the other link, when that has room.

@@ -12,11 +12,11 @@ bool Receiving::can_be(cdc::Cursor produced) const {
 
 bool Receiving::was(cdc::Cursor produced) const {
     return produced != produced_.cursor && cdc::is_sane(produced, produced_.cursor, size_) &&
-           cdc::distance(produced, produced_.cursor, size_) <= behind_;
+           cdc::distance(produced, produced_.cursor, size_) <= lookback_;
 }
 
 void Receiving::peer_produced(const cdc::Producer& produced, std::optional<cdc::Cursor> urgent) {
-    behind_ = std::min(size_, behind_ + cdc::distance(produced_.cursor, produced.cursor, size_));
+    lookback_ = std::min(size_, lookback_ + cdc::distance(produced_.cursor, produced.cursor, size_));
     produced_ = produced;
     // A mark is ignored if its byte was consumed already or has not been produced.
     if (urgent && urgent->count < size_) {

@@ -432,7 +432,7 @@ SMC_CONNECTION_CASE("a_producer_that_goes_back_in_memory_ends_the_connection_D3"
     char data[100];
     REQUIRE(::recv(h.victim.app.get(), data, sizeof data, MSG_WAITALL) == 100);
     h.publish({{0, 50}, 0, 0});
-    if (h.hand->on(*h.engine, h.hand, [](Transport& t) { return t.is_ahead(); })) {
+    if (h.hand->on(*h.engine, h.hand, [](Transport& t) { return t.reads_peer_memory(); })) {
         CHECK(h.victim.ends.wait() == Reason::kBadCursor);
         return;
     }

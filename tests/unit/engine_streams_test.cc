@@ -16,7 +16,7 @@ using namespace smc;
 
 namespace {
 
-// A task that reports once that it had little to do, and checks that keep_it_short() tells other tasks so for a while.
+// A task that reports once that it had little to do, and checks that short_quantum() tells other tasks so for a while.
 class Little final : public Task {
  public:
     bool start(Poller& poller) override {
@@ -25,10 +25,10 @@ class Little final : public Task {
     }
     void on_event(int, std::uint32_t) override {}
     bool run(TimePoint now) override {
-        const bool before = poller_->keep_it_short(now);
-        poller_->had_little(*this);
-        told.set_value(!before && poller_->keep_it_short(now) &&
-                       !poller_->keep_it_short(now + std::chrono::seconds(1)));
+        const bool before = poller_->short_quantum(now);
+        poller_->was_interactive(*this);
+        told.set_value(!before && poller_->short_quantum(now) &&
+                       !poller_->short_quantum(now + std::chrono::seconds(1)));
         done_ = true;
         return false;
     }
@@ -75,10 +75,10 @@ class OfCrowd final : public Task {
     bool run(TimePoint) override {
         if (streams_) {
             crowd_.ran++;
-            poller_->had_much(*this);
+            poller_->was_bulk(*this);
             return false;
         }
-        poller_->had_little(*this);
+        poller_->was_interactive(*this);
         const bool first = crowd_.rounds > 0 && crowd_.ran < Crowd::kStreams;
         if (done_ = first || crowd_.rounds++ == Crowd::kRounds; done_) {
             crowd_.was_first.set_value(first);
@@ -114,7 +114,7 @@ class SmallMessages final : public Task {
         bool run(TimePoint) override {
             runs++;
             if (streams) {
-                poller_->had_much(*this);
+                poller_->was_bulk(*this);
             }
             return streams && !done;
         }
@@ -133,7 +133,7 @@ class SmallMessages final : public Task {
     }
     void on_event(int, std::uint32_t) override {}
     bool run(TimePoint) override {
-        poller_->had_little(*this);
+        poller_->was_interactive(*this);
         const int others_ran = stream->runs + kicked->runs;
         rested += rounds_ > 1 && others_ran == others_ran_ ? 1 : 0;  // the first run is in their place
         others_ran_ = others_ran;

@@ -49,7 +49,8 @@ class Receiving {
  private:
     std::uint32_t size_;
     cdc::Producer produced_;
-    std::uint32_t behind_ = 0;  // how many bytes the peer has produced, but at most a lap: how far back was() may look
+    std::uint32_t lookback_ =
+        0;  // how many bytes the peer has produced, but at most a lap: how far back was() may look
     cdc::Cursor consumed_;
     std::optional<cdc::Cursor> urgent_;  // after an urgent byte that is not consumed yet
 };

@@ -43,7 +43,6 @@ class List {
     }
     // A `size` beyond the capacity becomes the capacity; new elements keep the values that they had last.
     constexpr void resize(std::size_t size) { size_ = static_cast<std::uint16_t>(size < N ? size : N); }
-    constexpr void clear() { size_ = 0; }
 
     constexpr bool operator==(const List& other) const {
         return std::equal(begin(), end(), other.begin(), other.end());
