@@ -62,8 +62,11 @@ void Agent::lose_peer(const smcd::Peer& peer) {
 // agent run on, as after any change of rules.
 void Agent::pods_changed() {
     bool less = cgroups_->reconsider();
-    // Members taken over from the previous agent may have lost their permission while no agent knew the pods.
-    if (bypass_ && bypass_->taken_over() && pods_->problem().empty() && !std::exchange(pods_known_, true)) {
+    // Members taken over from the previous agent may have lost their permission while no agent knew the pods. Others
+    // lose it by a rule that allows SMC and not the bypass.
+    const bool first =
+        bypass_ && bypass_->taken_over() && pods_->problem().empty() && !std::exchange(pods_known_, true);
+    if (bypass_ && (first || policy_.without_bypass() != 0)) {
         less = less || std::ranges::any_of(bypass_->members(SMC_MAX_MEMBERS), [&](const auto& one) {
                    return cgroups_->may_less(one.member.cgroup, one.member.rules);
                });

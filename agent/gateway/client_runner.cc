@@ -94,7 +94,7 @@ void ClientRunner::on(const session::FinishConnect&) {
 }
 
 void ClientRunner::connect_leg(int ports) {
-    ports_ = ports;
+    ports_left_ = ports;
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_CLIENT;
     mark.app = wanted_.tuple;
@@ -129,8 +129,8 @@ void ClientRunner::leg_connected(int error) {
         follow_routes();
         return feed(session_.leg_connected(os::now()));
     }
-    if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(leg_->fd())) {
-        return connect_leg(ports_ - 1);
+    if (error == ECONNREFUSED && ports_left_ > 1 && programs_.refused_by_paws(leg_->fd())) {
+        return connect_leg(ports_left_ - 1);
     }
     const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
     feed(session_.leg_failed(reset ? after_reset() : app_state(), std::generic_category().message(error)));
@@ -183,24 +183,28 @@ bool ClientRunner::catches_up() {
     if (session_.state() != session::Client::State::kFinishing) {
         return false;
     }
+    const auto app = app_state();  // before the leg, which may connect meanwhile
     const int error = take_connect_error(leg_->fd());
     if (error != EINPROGRESS) {
         leg_connected(error);
         return true;
     }
-    if (app_state() != session::AppState::kSynRecv) {
+    if (app != session::AppState::kSynRecv && !session_.leg_was_late()) {
         return false;
     }
-    timed_out();
+    leg_is_late(app);
     return true;
 }
 
-// Checks again, because the leg may have connected while this thread was late.
+// Looks again, because the leg may have connected while this thread was late: then its event comes next.
 void ClientRunner::timed_out() {
-    if (!is_connecting(leg_->fd())) {
-        return;
+    const auto app = app_state();  // before the leg, which may connect meanwhile
+    if (is_connecting(leg_->fd())) {
+        leg_is_late(app);
     }
-    const auto app = app_state();
+}
+
+void ClientRunner::leg_is_late(session::AppState app) {
     feed(session_.leg_late(app,
                            app == session::AppState::kSynRecv
                                ? "the application's answer to the leg did not arrive; a firewall may drop it"
@@ -209,7 +213,7 @@ void ClientRunner::timed_out() {
 }
 
 void ClientRunner::end_application() {
-    if (const auto ended = wanted_.netns->end_socket(application()); !ended) {
+    if (const auto ended = wanted_.netns->end_socket(application()); !ended && ended.error().code != ENOENT) {
         log()->warn("connection {}: its application waits in connect() for a leg that has gone: {}", connection_->id,
                     ended.error().text());
     }
@@ -237,7 +241,7 @@ void ClientRunner::on(const session::Run& action) {
 }
 
 void ClientRunner::let_go() {
-    if (leg_ && is_connecting(leg_->fd()) && app_state() == session::AppState::kSynRecv) {
+    if (leg_ && app_state() == session::AppState::kSynRecv && is_connecting(leg_->fd())) {
         end_application();
     }
     leg_.reset();

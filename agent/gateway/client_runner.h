@@ -53,12 +53,13 @@ class ClientRunner final : public Runner<session::Client> {
     void end_application();
     bool catches_up() override;
     void timed_out();
+    void leg_is_late(session::AppState app);
 
     bpf::Programs& programs_;
     Wanted wanted_;
     std::optional<loop::FdWatch> leg_;
     loop::Deadline timeout_;  // Config::leg_timeout()
-    int ports_ = 0;           // left to try, including the present one
+    int ports_left_ = 0;      // left to try, including the present one
 };
 
 // Leaves the connection to plain TCP: the application's own SYN is sent without options.

@@ -87,8 +87,8 @@ void ApiWatch::stop() {
     {
         const std::lock_guard lock(mutex_);
         stops_ = true;
-        if (socket_ >= 0) {
-            ::shutdown(socket_, SHUT_RDWR);  // else libcurl, which waits for it, would look at stops_ once a second
+        for (const int socket : sockets_) {
+            ::shutdown(socket, SHUT_RDWR);  // else libcurl, which waits for it, would look at stops_ once a second
         }
     }
     stopped_.notify_all();
@@ -104,16 +104,14 @@ ApiWatch::~ApiWatch() {
 int ApiWatch::opened(void* self, curl_socket_t socket, curlsocktype) {
     auto* watch = static_cast<ApiWatch*>(self);
     const std::lock_guard lock(watch->mutex_);
-    watch->socket_ = socket;
+    watch->sockets_.insert(socket);
     return watch->stops_ ? CURL_SOCKOPT_ERROR : CURL_SOCKOPT_OK;
 }
 
 int ApiWatch::close(void* self, curl_socket_t socket) {
     auto* watch = static_cast<ApiWatch*>(self);
     const std::lock_guard lock(watch->mutex_);
-    if (watch->socket_ == socket) {
-        watch->socket_ = -1;
-    }
+    watch->sockets_.erase(socket);
     return ::close(socket);
 }
 

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -70,7 +71,7 @@ class ApiWatch {
     std::string version_;  // resourceVersion, from where to watch; empty: list first
     std::string problem_ = "not asked yet";
     std::atomic<bool> stops_{false};
-    int socket_ = -1;  // of the request that is under way; guarded by mutex_
+    std::set<int> sockets_;  // of the request that is under way; guarded by mutex_
     std::mutex mutex_;
     std::condition_variable stopped_;  // or untold_ has decreased
     std::size_t untold_ = 0;           // guarded by mutex_

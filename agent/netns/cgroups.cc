@@ -258,13 +258,13 @@ Result<void> Cgroups::publish(std::uint64_t id, const Group& group) const {
 }
 
 bool Cgroups::is_less(std::uint64_t before, std::uint64_t now) const {
-    return (policy_.allowing() & before & ~now) != 0 ||
-           ((policy_.denying() | policy_.without_bypass()) & now & ~before) != 0;
+    return (policy_.allowing() & before & ~now) != 0 || (policy_.denying() & now & ~before) != 0;
 }
 
 bool Cgroups::may_less(std::uint64_t id, std::uint64_t rules) const {
     const auto it = groups_.find(id);
-    return it != groups_.end() && is_less(rules, it->second.rules);
+    return it != groups_.end() &&
+           (is_less(rules, it->second.rules) || (policy_.without_bypass() & it->second.rules & ~rules) != 0);
 }
 
 bool Cgroups::reconsider() {

@@ -53,7 +53,8 @@ class Cgroups {
 
     // The known pods have changed. True: the rules now allow some cgroup less than before.
     bool reconsider();
-    // Whether the rules that match this cgroup now allow less than `rules` did. False if the cgroup is gone.
+    // Whether the rules that match this cgroup now may allow a member of the bypass less than `rules` did. False if the
+    // cgroup is gone.
     [[nodiscard]] bool may_less(std::uint64_t id, std::uint64_t rules) const;
 
     [[nodiscard]] const std::string& root() const { return root_; }

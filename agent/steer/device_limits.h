@@ -22,8 +22,7 @@ struct DeviceRules {
 };
 
 // The first limit that the packets of a leg would not meet, or that could keep some of them from our program; empty:
-// there is none. `own_priority`: the priority of our
-// filter; none: ours is attached by tcx, in front of all filters.
+// there is none. `own_priority`: the priority of our filter; none: ours is attached by tcx, in front of all filters.
 [[nodiscard]] std::string limit_of(const DeviceRules& rules, std::optional<unsigned> own_priority);
 
 // Whether packets that leave by the device may be encrypted by it, by a device below it or by one of its ports:

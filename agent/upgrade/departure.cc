@@ -47,19 +47,20 @@ Result<pid_t> Departure::start_successor() {
     }
     successor_.emplace(std::move(*started));
     told_manager_ = false;
-    too_late_ = os::now() + p_.successor;
+    successor_deadline_ = os::now() + p_.successor;
     return successor_->pid();
 }
 
 bool Departure::leave(pid_t asker) {
-    if (state_ == State::kSettling || state_ == State::kReleased) {
+    const bool told_to_end = signalled_ && successor_ && successor_->pid() == asker;
+    if (state_ == State::kSettling || state_ == State::kReleased || told_to_end) {
         return false;
     }
     state_ = State::kSettling;
     asker_ = asker;
-    started_it_ = successor_.has_value();
-    until_ = os::now() + p_.settle;
-    too_late_ = until_ + p_.successor;
+    started_successor_ = successor_.has_value();
+    state_deadline_ = os::now() + p_.settle;
+    successor_deadline_ = state_deadline_ + p_.successor;
     log()->info("upgrade: leaving: another agent takes over");
     p_.changed();
     look_.set_in(kSettlingLook);
@@ -69,9 +70,9 @@ bool Departure::leave(pid_t asker) {
 void Departure::signalled() {
     // A signal to an agent that serves, or that started its successor itself, means that the whole service stops. Any
     // other one means that a supervisor ends this agent only, because another one has taken over.
-    const auto timeout = state_ == State::kServing || started_it_ ? p_.stop_drain : p_.upgrade_drain;
+    const auto timeout = state_ == State::kServing || started_successor_ ? p_.stop_drain : p_.upgrade_drain;
     const bool again = std::exchange(signalled_, true);
-    again_ = kNever;  // a signal means that no further successor is wanted
+    restart_at_ = kNever;  // a signal means that no further successor is wanted
     const bool served = state_ == State::kServing;
     if (served) {
         state_ = State::kStopping;  // obstacle() has to say so from now on, even if this agent ends at once
@@ -86,10 +87,10 @@ void Departure::signalled() {
                 timeout.count());
     stop_by_ = os::now() + timeout;
     if (served) {
-        until_ = stop_by_;
+        state_deadline_ = stop_by_;
         p_.changed();
     } else if (state_ == State::kReleased) {
-        until_ = std::min(until_, stop_by_);
+        state_deadline_ = std::min(state_deadline_, stop_by_);
     }
     look_.set_in(kLook);
 }
@@ -123,41 +124,41 @@ void Departure::look() {
 void Departure::watch_successor() {
     if (successor_ && successor_->serves() && !std::exchange(told_manager_, true)) {
         pause_ = std::chrono::seconds(1);
-        too_late_ = kNever;
+        successor_deadline_ = kNever;
         tell_service_manager(successor_->pid());
     }
     end_hung_successor();
     if (const auto end = successor_ ? successor_->ended() : std::nullopt) {
-        if (end->in_order) {
+        if (end->in_order || signalled_) {
             log()->info("upgrade: successor {}: ended, as it was told to", successor_->pid());
         } else {
             log()->error("upgrade: successor {}: ended: {}", successor_->pid(), end->how);
         }
         successor_.reset();
         if (state_ == State::kReleased && !end->in_order && !signalled_) {
-            again_ = os::now() + pause_;
+            restart_at_ = os::now() + pause_;
             pause_ = std::min<std::chrono::seconds>(pause_ * 2, kLongestPause);
         }
     }
-    if (os::now() >= again_ && p_.somebody_serves()) {
-        again_ = kNever;  // an agent that was not started here serves already
-    } else if (os::now() >= again_) {
-        again_ = kNever;
+    if (os::now() >= restart_at_ && p_.somebody_serves()) {
+        restart_at_ = kNever;  // an agent that was not started here serves already
+    } else if (os::now() >= restart_at_) {
+        restart_at_ = kNever;
         if (const auto started = start_successor()) {
             log()->info("upgrade: successor {} started: the previous one failed", *started);
         } else {
             log()->error("upgrade: {}", started.error().text());
-            again_ = os::now() + kLongestPause;
+            restart_at_ = os::now() + kLongestPause;
         }
     }
 }
 
 void Departure::end_hung_successor() {
-    if (successor_ && os::now() >= too_late_) {
+    if (successor_ && os::now() >= successor_deadline_) {
         log()->error("upgrade: successor {}: killed: it has not {} in time (times.successor_ms)", successor_->pid(),
                      state_ == State::kServing ? "asked to take over" : "begun to serve");
         successor_->kill();
-        too_late_ = kNever;
+        successor_deadline_ = kNever;
     }
 }
 
@@ -165,17 +166,17 @@ void Departure::settle() {
     if (is_gone(asker_)) {
         log()->warn("upgrade: staying: agent {} has ended before it took over", asker_);
         state_ = signalled_ ? State::kStopping : State::kServing;
-        until_ = std::min<TimePoint>(stop_by_, os::now() + p_.stop_drain);
+        state_deadline_ = std::min<TimePoint>(stop_by_, os::now() + p_.stop_drain);
         return p_.changed();
     }
-    if (!p_.settled() && os::now() < until_) {
+    if (!p_.settled() && os::now() < state_deadline_) {
         return;
     }
     state_ = State::kReleased;
     const TimePoint now = os::now();
-    until_ = std::min<TimePoint>(stop_by_, now + p_.upgrade_drain);
+    state_deadline_ = std::min<TimePoint>(stop_by_, now + p_.upgrade_drain);
     log()->info("upgrade: left: another agent takes over; {} connections stay here, for {} s at most", p_.connections(),
-                std::chrono::ceil<std::chrono::seconds>(std::max(until_, now) - now).count());
+                std::chrono::ceil<std::chrono::seconds>(std::max(state_deadline_, now) - now).count());
     p_.release();
 }
 
@@ -185,20 +186,20 @@ bool Departure::is_over() {
         case State::kSettling:
             return false;
         case State::kStopping:
-            return p_.connections() == 0 || os::now() >= until_;
+            return p_.connections() == 0 || os::now() >= state_deadline_;
         case State::kReleased:
             break;
     }
     if (signalled_) {
-        return p_.connections() == 0 || os::now() >= until_;
+        return p_.connections() == 0 || os::now() >= state_deadline_;
     }
-    if (started_it_) {  // U2
-        const bool successor_serves = again_ == kNever && (!successor_ || told_manager_);
-        return successor_serves && (p_.connections() == 0 || os::now() >= until_);
+    if (started_successor_) {  // U2
+        const bool successor_serves = restart_at_ == kNever && (!successor_ || told_manager_);
+        return successor_serves && (p_.connections() == 0 || os::now() >= state_deadline_);
     }
     // The service manager or container runtime that started the next agent also ends this one, and would restart it if
     // it ended by itself.
-    return os::now() >= until_ || is_left_alone();
+    return os::now() >= state_deadline_ || is_left_alone();
 }
 
 // Whether the agent that took over is gone for good. If this one then ends, its service manager starts it again.

@@ -71,14 +71,14 @@ class Departure {
     bool signalled_ = false;
     pid_t asker_ = 0;
     std::optional<Successor> successor_;
-    bool started_it_ = false;      // the next agent was started here, so no service manager ends this one
-    bool told_manager_ = false;    // that the successor serves
-    TimePoint too_late_ = kNever;  // U3: when the successor is killed
-    TimePoint again_ = kNever;     // when to start another successor, because the last one failed
+    bool started_successor_ = false;         // the next agent was started here, so no service manager ends this one
+    bool told_manager_ = false;              // that the successor serves
+    TimePoint successor_deadline_ = kNever;  // U3: when the successor is killed
+    TimePoint restart_at_ = kNever;          // when to start another successor, because the last one failed
     std::chrono::seconds pause_{1};
-    TimePoint until_ = kNever;         // the end of what state_ waits for
-    TimePoint stop_by_ = kNever;       // the end of the drain that a signal began
-    TimePoint nobody_since_ = kNever;  // since when somebody_serves() has been false
+    TimePoint state_deadline_ = kNever;  // the end of what state_ waits for
+    TimePoint stop_by_ = kNever;         // the end of the drain that a signal began
+    TimePoint nobody_since_ = kNever;    // since when somebody_serves() has been false
     loop::Deadline look_;
 };
 

@@ -93,8 +93,9 @@ UniqueFd WebServer::bound(const Endpoint& to) {
     if (!fd && errno == EAFNOSUPPORT && to.ip == Endpoint::parse("[::]:1")->ip) {
         return bound(*Endpoint::parse("0.0.0.0:" + std::to_string(to.port)));  // a node without IPv6
     }
-    const int on = 1;
+    const int on = 1, off = 0;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);  // [::] is every address, IPv4's too
     if (fd && (::bind(fd.get(), reinterpret_cast<const ::sockaddr*>(&address), length) != 0 ||
                ::listen(fd.get(), kBacklog) != 0)) {
         return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How links are added to a group and deleted.
+// How links are confirmed and added to a group.
 #include <algorithm>
 
 #include "smc/llc/group_llc.h"
@@ -13,11 +13,10 @@ using Adding = AddLinkFlow::State;
 void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoint now) {
     const bool first = awaits_confirm_link();
     if (!first && link.state != LinkLlc::State::kConfirming) {
-        return violated(actions, link.terms.number, "unexpected CONFIRM LINK", now);
+        return violated(actions, link.terms.number, "unexpected CONFIRM LINK");
     }
     if (std::string wrong = link.confirm.on(m, terms_, link.terms, out(actions, link)); !wrong.empty()) {
-        return first ? violated(actions, link.terms.number, std::move(wrong), now)
-                     : adding_failed(actions, wrong, false, now);
+        return first ? violated(actions, link.terms.number, std::move(wrong)) : adding_failed(actions, wrong, false);
     }
     link.state = LinkLlc::State::kUp;
     actions.push_back(LinkUp{link.terms.number, link.confirm.peer_id()});
@@ -87,11 +86,11 @@ void refuse(const AddLink& request, const LinkOut& out) {
 
 // The client has not connected its queue pair in time. A server takes silence for a failure of the link by which it
 // sent ADD LINK.
-void GroupLlc::choose_too_late(Actions& actions, TimePoint now) {
+void GroupLlc::choose_too_late(Actions& actions) {
     if (const auto over = links_.find(add_link_.over()); over != links_.end()) {
         refuse(add_link_.request(), out(actions, over->second));
     }
-    adding_failed(actions, "connecting the queue pair took too long", true, now);
+    adding_failed(actions, "connecting the queue pair took too long", true);
 }
 
 void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint now) {
@@ -113,7 +112,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint n
         return refuse(m, out(actions, link));
     }
     peer_rmbs_.forget_link(m.link_number);
-    // Sooner than the server stops waiting for the answer.
+    // Sooner than an agent at the server stops waiting for the answer.
     add_link_.choose(m, link.terms.number,
                      now + (first ? std::min(terms_.second_link, terms_.reply_timeout) : terms_.reply_timeout));
     actions.push_back(LinkOffered{m.link_number, link.terms.number, add_link_.terms().peer,
@@ -130,10 +129,10 @@ void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const Ad
         // Linux knows no other reason than this one, and in version 2 writes the message's length over it.
         const bool no_path =
             m.reason == AddLinkReason::kNoAlternatePath || (m.version >= 2 && m.reason == AddLinkReason::kNone);
-        return adding_failed(actions, "the client rejected ADD LINK: " + text(m.reason), no_path, now);
+        return adding_failed(actions, "the client rejected ADD LINK: " + text(m.reason), no_path);
     }
     if (!add_link_.on_reply(m, out(actions, link), reply_by(now))) {
-        return adding_failed(actions, "the reply to ADD LINK has a wrong link number or MTU", false, now);
+        return adding_failed(actions, "the reply to ADD LINK has a wrong link number or MTU", false);
     }
     connect_or_go_on(actions, now);
 }
@@ -148,8 +147,8 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m,
         const std::uint8_t over_link = add_link_.over();
         const char* why = "ADD LINK CONTINUATION has a wrong number of RKeys or link number";
         // C.7.1: as if the link had failed.
-        adding_failed(actions, why, false, now);
-        return lose(actions, over_link, why, now);
+        adding_failed(actions, why, false);
+        return lose(actions, over_link, why);
     }
     learn(actions);
     connect_or_go_on(actions, now);
@@ -192,14 +191,14 @@ Actions GroupLlc::link_connected(std::uint8_t number, TimePoint now) {
         return actions;
     }
     if (would_be_parallel(add_link_.terms())) {
-        adding_failed(actions, "another link already joins the same two ports", true, now);
+        adding_failed(actions, "another link already joins the same two ports", true);
         proceed(actions, now);
         return actions;
     }
     LinkLlc& link = links_[number];
     link.terms = add_link_.terms();
     link.little_endian = links_.at(add_link_.over()).little_endian;
-    add_link_.confirming(now + (state_ == State::kForming ? terms_.second_link : 2 * terms_.reply_timeout));
+    add_link_.confirming(state_ == State::kForming ? add_link_.deadline() : now + 2 * terms_.reply_timeout);
     link.confirm.start(terms_, link.terms, out(actions, link), now);
     return actions;
 }
@@ -237,7 +236,7 @@ Actions GroupLlc::reject_link(AddLinkReason reason, TimePoint now) {
 
 // The attempt to add a link has failed. A peer that counts on the link is told by DELETE LINK (C.7.1); at first contact
 // the peer must acknowledge that before data flows (section 3.5.1.6.2).
-void GroupLlc::adding_failed(Actions& actions, const std::string& why, bool unlikely, TimePoint) {
+void GroupLlc::adding_failed(Actions& actions, const std::string& why, bool unlikely) {
     const Adding state = add_link_.state();
     const std::uint8_t number = add_link_.number();
     const bool told = add_link_.peer_counts_on_it();
@@ -295,163 +294,6 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const RequestAddLink& m, Time
     out(actions, link).send(answer);
     std::vector<RoceGid> gids(m.gid_list.begin(), m.gid_list.end());
     actions.push_back(LinkWanted{std::move(gids)});
-}
-
-// --- DELETE LINK ----------------------------------------------------------------------------------------------------
-
-// Takes a link that works out of use.
-void GroupLlc::retire(Actions& actions, LinkLlc& link) {
-    if (link.state == LinkLlc::State::kUp) {
-        link.state = LinkLlc::State::kRetired;
-        actions.push_back(LinkRetired{link.terms.number});
-    }
-}
-
-Actions GroupLlc::delete_link(std::uint8_t number, DeleteLinkReason reason, TimePoint now) {
-    Actions actions;
-    const auto it = links_.find(number);
-    if (state_ != State::kActive || it == links_.end() || it->second.state != LinkLlc::State::kUp || up().size() <= 1) {
-        return actions;
-    }
-    retire(actions, it->second);
-    delete_link_.want({number, reason, true});
-    proceed(actions, now);
-    return actions;
-}
-
-// Removes a link, and all that is known of it.
-void GroupLlc::forget(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now) {
-    delete_link_.done(number);
-    const auto it = links_.find(number);
-    if (it == links_.end()) {
-        return;
-    }
-    const bool told = it->second.state == LinkLlc::State::kDown;  // M5
-    links_.erase(it);
-    restart_elsewhere(actions, number, now);
-    // The peer's RMBs keep their tokens of this link: a connection that moves finds its RMB by them.
-    own_rmbs_.forget_link(number);
-    if (!told) {
-        actions.push_back(LinkGone{number, why});
-    }
-}
-
-// Exchanges under way over this link will not be answered: they start again over another link, or have failed.
-void GroupLlc::restart_elsewhere(Actions& actions, std::uint8_t number, TimePoint now) {
-    if (own_rmbs_.under_way() && own_rmbs_.over() == number) {
-        own_rmbs_.restart();
-    }
-    if (delete_link_.deleting() && delete_link_.over() == number) {
-        delete_link_.restart();
-    }
-    const bool agreeing =
-        add_link_.under_way() && add_link_.state() != Adding::kWanted && add_link_.state() != Adding::kAwaited;
-    if (agreeing && add_link_.over() == number) {
-        adding_failed(actions, "link lost during ADD LINK", false, now);
-    }
-}
-
-// A link has failed: the peer is told over another link, on which the exchanges that it carried start again (C.7.1).
-void GroupLlc::lose(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now) {
-    const auto it = links_.find(number);
-    if (state_ == State::kOver || it == links_.end() || it->second.state == LinkLlc::State::kDown) {
-        return;
-    }
-    if (add_link_.under_way() && number == add_link_.number() && it->second.state == LinkLlc::State::kConfirming) {
-        return adding_failed(actions, why, false, now);
-    }
-    const bool may_decline = state_ == State::kForming && (!terms_.server || awaits_confirm_link());
-    it->second.state = LinkLlc::State::kDown;
-    if (carrier() == nullptr) {
-        return over(actions, {Reason::kLinkDown, why, may_decline});
-    }
-    actions.push_back(LinkGone{number, why});
-    restart_elsewhere(actions, number, now);
-    if (state_ == State::kOver) {
-        return;
-    }
-    delete_link_.want({number, DeleteLinkReason::kLostPath, false});
-}
-
-Actions GroupLlc::link_down(std::uint8_t number, const std::string& why, TimePoint now) {
-    Actions actions;
-    const bool adding = add_link_.under_way() && add_link_.number() == number && add_link_.state() != Adding::kWanted &&
-                        add_link_.state() != Adding::kAwaited;
-    const auto it = links_.find(number);
-    const bool only_asked_for = adding && (it == links_.end() || it->second.state == LinkLlc::State::kConfirming);
-    if (state_ == State::kEnding && it != links_.end()) {
-        links_.erase(it);
-        restart_elsewhere(actions, number, now);
-        if (const LinkLlc* left = carrier(); left == nullptr) {
-            over(actions, {Reason::kNone, why});
-        } else if (delete_link_.ends_over() == number) {
-            delete_link_.end_elsewhere(out(actions, *left));
-        }
-        return actions;
-    }
-    if (only_asked_for && add_link_.state() == Adding::kChoosing) {
-        return reject_link(AddLinkReason::kNoAlternatePath, now);
-    }
-    if (only_asked_for) {
-        adding_failed(actions, why, false, now);
-    } else {
-        lose(actions, number, why, now);
-    }
-    proceed(actions, now);
-    return actions;
-}
-
-void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now) {
-    const auto others = up();
-    const bool last = others.empty() || (others.size() == 1 && others.front() == m.link_number);
-    const bool all = m.all || (!m.reply && last && links_.contains(m.link_number));
-    if (all && !(m.reply && !delete_link_.ending())) {
-        return over(actions, delete_link_.ended(m, terms_, out(actions, link)));
-    }
-    if (m.reply) {
-        // The client's reply to the server's request, or the reply of a server that does not know the link.
-        if (delete_link_.deleting() && delete_link_.deleting()->number == m.link_number) {
-            forget(actions, m.link_number, "DELETE LINK: " + text(delete_link_.deleting()->reason), now);
-        }
-        return;
-    }
-    on_delete_request(actions, link, m, now);
-}
-
-void GroupLlc::on_delete_request(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now) {
-    const std::uint8_t number = m.link_number;
-    const auto it = links_.find(number);
-    const bool being_added = add_link_.under_way() && add_link_.number() == number && add_link_.peer_counts_on_it();
-    if (!terms_.server) {
-        DeleteLink reply = LinkOut::reply(m);
-        const bool known = it != links_.end() || being_added || delete_link_.concerns(number);
-        reply.reason = known ? m.reason : DeleteLinkReason::kUnknownLink;
-        if (it != links_.end()) {
-            retire(actions, it->second);
-        }
-        out(actions, link).send(reply);
-        if (being_added) {
-            adding_failed(actions, "DELETE LINK: " + text(m.reason), false, now);
-        }
-        return forget(actions, number, "DELETE LINK: " + text(m.reason), now);
-    }
-    if (delete_link_.concerns(number)) {
-        return;  // its deletion is queued or under way
-    }
-    if (being_added) {
-        return adding_failed(actions, "DELETE LINK: " + text(m.reason), false, now);
-    }
-    if (it == links_.end()) {
-        DeleteLink reply = LinkOut::reply(m);
-        reply.reason = DeleteLinkReason::kUnknownLink;
-        return out(actions, link).send(reply);
-    }
-    // The server answers with a request of its own. Linux sets the orderly flag for a lost path, too.
-    if (m.orderly && m.reason != DeleteLinkReason::kLostPath) {
-        retire(actions, it->second);
-        return delete_link_.want({number, m.reason, true});
-    }
-    lose(actions, number, "DELETE LINK: " + text(m.reason), now);
 }
 
 }  // namespace smc::llc

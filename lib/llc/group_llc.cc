@@ -57,11 +57,11 @@ void GroupLlc::over(Actions& actions, Over over) {
 // C.7.1: a client declines if CONFIRM LINK names another link than was agreed, or cannot be decoded. At the server it
 // is too late for that: the client's CONFIRM LINK was its last message of the handshake. Once more than one link is up,
 // only the link with the violation is lost.
-void GroupLlc::violated(Actions& actions, std::uint8_t link, std::string how, TimePoint now) {
+void GroupLlc::violated(Actions& actions, std::uint8_t link, std::string how) {
     if (state_ == State::kForming || up().size() <= 1) {
         over(actions, {Reason::kLlcViolation, std::move(how), !terms_.server && awaits_confirm_link()});
     } else {
-        lose(actions, link, how, now);
+        lose(actions, link, how);
     }
 }
 
@@ -136,13 +136,13 @@ Actions GroupLlc::message(std::uint8_t number, Bytes bytes, TimePoint now) {
                 proceed(actions, now);
             }
         } else if (bad->verdict != Verdict::kIgnore) {
-            violated(actions, number, bad->text(), now);
+            violated(actions, number, bad->text());
         }
         return actions;
     }
     const auto& message = std::get<AnyMessage>(decoded);
     if (const unsigned version = header_of(message).version; version != terms_.version) {
-        violated(actions, number, "an LLC message of version " + std::to_string(version), now);
+        violated(actions, number, "an LLC message of version " + std::to_string(version));
         return actions;
     }
     if (!terms_.server && link.state == LinkLlc::State::kDown && !ends_all(message)) {
@@ -178,7 +178,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmRkey& m, TimePoi
     actions.push_back(PeerRmb{*rmb});
     for (const std::uint8_t number : up()) {
         if (!rmb->contains(number) && m.others.size() >= m.other_tokens) {
-            lose(actions, number, "CONFIRM RKEY has no RKey for this link", now);  // C.7.1
+            lose(actions, number, "CONFIRM RKEY has no RKey for this link");  // C.7.1
             return;
         }
     }
@@ -202,9 +202,9 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteRkey& m, TimePoin
     }
 }
 
-void GroupLlc::on(Actions& actions, LinkLlc& link, const TestLink& m, TimePoint now) {
+void GroupLlc::on(Actions& actions, LinkLlc& link, const TestLink& m, TimePoint) {
     if (!link.test.on(m, out(actions, link))) {
-        violated(actions, link.terms.number, "TEST LINK came back with other data", now);
+        violated(actions, link.terms.number, "TEST LINK came back with other data");
     }
 }
 
@@ -279,16 +279,16 @@ void GroupLlc::delete_link_unanswered(Actions& actions, TimePoint now) {
     constexpr auto kUnanswered = "DELETE LINK was not answered";
     const std::uint8_t carried_by = delete_link_.over();
     if (state_ == State::kForming) {
-        forget(actions, delete_link_.deleting()->number, kUnanswered, now);
-        return restart_elsewhere(actions, carried_by, now);
+        forget(actions, delete_link_.deleting()->number, kUnanswered);
+        return restart_elsewhere(actions, carried_by);
     }
     const auto carrier = links_.find(carried_by);
     if (!terms_.server && carrier != links_.end() && carrier->second.state == LinkLlc::State::kUp) {
-        forget(actions, delete_link_.deleting()->number, kUnanswered, now);
+        forget(actions, delete_link_.deleting()->number, kUnanswered);
         return carrier->second.test.ask(terms_, out(actions, carrier->second), now);
     }
-    lose(actions, carried_by, kUnanswered, now);
-    restart_elsewhere(actions, carried_by, now);
+    lose(actions, carried_by, kUnanswered);
+    restart_elsewhere(actions, carried_by);
 }
 
 // M2. True: a timeout was handled.
@@ -310,12 +310,12 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
             return true;
         }
         if (state == AddLinkFlow::State::kChoosing) {
-            choose_too_late(actions, now);
+            choose_too_late(actions);
             return true;
         }
-        adding_failed(actions, "adding the link timed out", false, now);
+        adding_failed(actions, "adding the link timed out", false);
         if (unanswered) {
-            lose(actions, over_link, "ADD LINK was not answered", now);
+            lose(actions, over_link, "ADD LINK was not answered");
         }
         return true;
     }
@@ -329,8 +329,8 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
     }
     if (now >= own_rmbs_.deadline()) {
         const std::uint8_t carried_by = own_rmbs_.over();
-        lose(actions, carried_by, text(own_rmbs_.type()) + " was not answered", now);
-        restart_elsewhere(actions, carried_by, now);
+        lose(actions, carried_by, text(own_rmbs_.type()) + " was not answered");
+        restart_elsewhere(actions, carried_by);
         return true;
     }
     return false;
@@ -353,7 +353,7 @@ Actions GroupLlc::tick(TimePoint now) {
         }
         LinkLlc& link = links_.at(number);
         if (link.state == LinkLlc::State::kUp && !link.test.tick(terms_, out(actions, link), now)) {
-            lose(actions, number, "TEST LINK was not answered", now);
+            lose(actions, number, "TEST LINK was not answered");
         }
     }
     proceed(actions, now);

@@ -263,7 +263,10 @@ Actions Client::leg_late(AppState app, std::string detail, TimePoint now) {
         deadline_ = std::max(deadline_, now + kTwoRetransmissions);
         return {};
     }
-    return leg_failed(app, std::move(detail));
+    if (leg_was_late_ && app == AppState::kSynSent) {
+        app = AppState::kGone;  // it has answered the leg once
+    }
+    return app == AppState::kSynRecv && now < deadline_ ? Actions{} : leg_failed(app, std::move(detail));
 }
 
 Actions Client::leg_failed(AppState app, std::string detail) {
@@ -287,6 +290,9 @@ Actions Client::leg_failed(AppState app, std::string detail) {
 Actions Client::tick(TimePoint now) {
     if (state_ == State::kLeaving && now >= deadline_) {
         return let_go(outcome_.reason, outcome_.detail);
+    }
+    if (state_ == State::kFinishing && leg_was_late_ && now >= deadline_) {
+        return leg_failed(AppState::kSynRecv, "the application's answer to the leg did not arrive");
     }
     if (state_ != State::kDone && now >= deadline_) {
         return let_go_and_learn(Reason::kBudget, {}, give_back());

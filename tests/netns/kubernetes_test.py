@@ -213,6 +213,18 @@ class Pods(TwoNodes):
         self.becomes("smcd", systemd(UIDS[0]))
         self.assertEqual(self.path_of(systemd(UIDS[1])), "tcp")
 
+    def test_a_pod_that_is_not_known_yet_may_have_little_bandwidth(self):
+        self.use_host()
+        self.rules = [{"name": "everybody", "action": "allow"}]
+        self.api.refuse = 503
+        self.start()
+        self.becomes("smcd", "host")
+        self.assertEqual(self.path_of(systemd(UIDS[0])), "tcp")
+        self.assertGreater(self.a.agent.decisions()["SMC_OUT_LIMITED"], 0)
+        self.api.put("pods", "one", "web", uid=UIDS[0])
+        self.api.refuse = None
+        self.becomes("smcd", systemd(UIDS[0]))
+
     def test_a_list_whose_second_page_is_not_to_be_had(self):
         self.use_host()
         for i in range(599):

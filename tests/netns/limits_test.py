@@ -6,6 +6,7 @@ import unittest
 import foreign_links
 from greeting import Greeting
 from lab.basics import wait_for
+from lab.nodes import cgroup_mount
 from rogue import within
 
 
@@ -81,6 +82,21 @@ class Limits(Greeting):
             lambda: self.tc(self.a, "filter", "del", "egress", "prio", "1"),
             "SMC_OUT_LIMITED",
         )
+
+    def test_a_program_in_front_of_ours_that_lets_a_leg_leave_the_host(self):
+        """It ends the processing of the agent's SYNs without option 254. So the server's application answers the leg,
+        which must not be taken for the client's own connection."""
+        self.start_agents(bpf={"tc": "clsact"})
+        self.serve()
+        head = "unsigned char head[2]; if (bpf_skb_load_bytes(ctx, 14 + 20 + 12, head, 2)) return -1;"
+        with open(f"/proc/{self.a.agent.pid}/cgroup") as lines:
+            path = lines.read().split("0::", 1)[1].split("\n", 1)[0]
+        agents = f"bpf_skb_cgroup_id(ctx) == {os.stat(cgroup_mount() + path).st_ino}"
+        syn = "(head[1] & 18) == 2 && head[0] >> 4 <= 10"
+        pin = self.foreign("classifier", "tc", f"{head} return {agents} && {syn} ? 0 : -1;")
+        self.tc(self.a, "filter", "add", "egress", "prio", "1", "bpf", "da", "object-pinned", pin)
+        self.assertTrue(self.connect()["ok"])
+        self.assertEqual(self.a.agent.totals(), {("fallback", "no_leg"): 1})
 
     def test_programs_of_tcx_behind_ours(self):
         self.start_agents(times={"probe_ms": 1000})

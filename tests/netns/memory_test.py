@@ -2,6 +2,7 @@
 """The memory of connections is bounded, and unused memory is given back."""
 import os
 import re
+import signal
 import sys
 import unittest
 
@@ -195,6 +196,12 @@ class Memory(TwoNodes):
             agent = Agent(self.a, self.a.config(), command=[*first, 'unshare --cgroup "$@" & wait', "sh"])
         wait_for("its status", lambda: "ism" in (agent.status() or {}))
         self.assertLess(agent.status()["ism"]["memory_bytes"], 1 << 30)
+        pid = agent.pid
+        for _ in ("sh", "smc-agent"):
+            with open(f"/proc/{pid}/task/{pid}/children") as children:
+                (pid,) = map(int, children.read().split())
+        os.kill(pid, signal.SIGTERM)
+        self.assertEqual(agent.process.wait(60), 0)
 
     def test_a_control_group_that_becomes_smaller_and_larger(self):
         self.b.start_agent()

@@ -192,6 +192,7 @@ TEST_CASE("departure__a_stop_ends_a_successor_that_has_not_asked_for_the_place")
     const auto successor = agent.departure.upgrade();
     REQUIRE(successor);
     agent.departure.signalled();
+    CHECK_FALSE(agent.departure.leave(*successor));
     CHECK(agent.until([&] { return ::kill(*successor, 0) != 0; }));
     CHECK_FALSE(agent.over);  // it has a connection
 }

@@ -177,12 +177,12 @@ TEST_CASE("group_llc__at_first_contact_a_server_gives_up_a_second_link_soon") {
     if (connects) {
         REQUIRE(find<Send>(d.server.link_connected(2, kStart)) != nullptr);
     }
-    CHECK(d.server.next_deadline() <= kStart + 400ms);
+    CHECK(d.server.next_deadline() <= kStart + 300ms);
     const auto given_up = d.server.tick(d.server.next_deadline(), 0);
     CHECK(sent<DeleteLink>(given_up).link_number == 2);
-    const auto reply = d.client.message(bytes(given_up), kStart + 400ms);
+    const auto reply = d.client.message(bytes(given_up), kStart + 300ms);
     CHECK(find<Confirmed>(reply) != nullptr);
-    CHECK(find<Confirmed>(d.server.message(bytes(reply), kStart + 400ms)) != nullptr);
+    CHECK(find<Confirmed>(d.server.message(bytes(reply), kStart + 300ms)) != nullptr);
 }
 
 // C.7.1: if an ADD LINK is not answered, the link that carried it is lost.

@@ -135,6 +135,7 @@ TEST_CASE("client_session__a_late_leg_waits_for_the_answer_that_its_application_
         REQUIRE(p->client.leg_late(AppState::kSynRecv, "", kStart + kBudget - 100ms).empty());
         REQUIRE(p->client.next_deadline() > kStart + kBudget);
         REQUIRE(p->client.tick(kStart + kBudget).empty());
+        REQUIRE(p->client.leg_late(AppState::kSynRecv, "", kStart + kBudget).empty());
     }
     CHECK(find<SendClc>(in_time.client.leg_connected(kStart + kBudget + 1s)) != nullptr);
 
@@ -143,6 +144,17 @@ TEST_CASE("client_session__a_late_leg_waits_for_the_answer_that_its_application_
     CHECK(learnt(ended) == RememberServer::As::kPause);
     CHECK(reason<Refuse>(ended) == Reason::kNoLeg);
     CHECK(too_late.client.next_deadline() == kNever);
+
+    Pair left_by_tick, gave_up;
+    for (Pair* p : {&left_by_tick, &gave_up}) {
+        p->connect_by_smcd();
+        REQUIRE(p->client.leg_late(AppState::kSynRecv, "", kStart).empty());
+    }
+    CHECK(are<GiveBack, RememberServer, EndApplication, ResetClc, Refuse>(
+        left_by_tick.client.tick(left_by_tick.client.next_deadline())));
+    const auto gone = gave_up.client.leg_late(AppState::kSynSent, "", kStart + kBudget);  // its socket is not there
+    REQUIRE(are<GiveBack, ResetClc, Refuse>(gone));
+    CHECK(reason<Refuse>(gone) == Reason::kApplicationGone);
 
     const auto failed = broken.client.leg_failed(AppState::kSynRecv, "");
     CHECK(are<GiveBack, RememberServer, EndApplication, ResetClc, Refuse>(failed));

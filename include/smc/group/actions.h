@@ -131,7 +131,7 @@ struct ForgetToken {
     AlertToken token{};
 };
 // Keep the token and RMBE of a member that has left, because the peer may still write there. Call element_returned()
-// when the peer is done with the RMBE, or the last link has gone.
+// when the peer is done with the RMBE, or the group has ended.
 struct LingerToken {
     GroupId group{};
     Assignment assignment;

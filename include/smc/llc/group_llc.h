@@ -115,19 +115,19 @@ class GroupLlc {
     [[nodiscard]] TimePoint reply_by(TimePoint now) const;
 
     void over(Actions& actions, Over over);
-    void violated(Actions& actions, std::uint8_t link, std::string how, TimePoint now);
+    void violated(Actions& actions, std::uint8_t link, std::string how);
     void confirmed(Actions& actions, LinkLlc& link, TimePoint now);
     void activate(Actions& actions);
     void proceed(Actions& actions, TimePoint now);
-    void lose(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now);
-    void forget(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now);
-    void restart_elsewhere(Actions& actions, std::uint8_t number, TimePoint now);
+    void lose(Actions& actions, std::uint8_t number, const std::string& why);
+    void forget(Actions& actions, std::uint8_t number, const std::string& why);
+    void restart_elsewhere(Actions& actions, std::uint8_t number);
     void learn(Actions& actions);
-    void adding_failed(Actions& actions, const std::string& why, bool unlikely, TimePoint now);
+    void adding_failed(Actions& actions, const std::string& why, bool unlikely);
     void retire(Actions& actions, LinkLlc& link);
     void added(Actions& actions);
     void connect_or_go_on(Actions& actions, TimePoint now);
-    void choose_too_late(Actions& actions, TimePoint now);
+    void choose_too_late(Actions& actions);
     [[nodiscard]] bool would_be_parallel(const LinkTerms& terms) const;
 
     void on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoint now);
@@ -140,7 +140,7 @@ class GroupLlc {
     void on(Actions& actions, LinkLlc& link, const DeleteRkey& m, TimePoint now);
     void on(Actions& actions, LinkLlc& link, const TestLink& m, TimePoint now);
     void on_add_link_reply(Actions& actions, const LinkLlc& link, const AddLink& m, TimePoint now);
-    void on_delete_request(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now);
+    void on_delete_request(Actions& actions, LinkLlc& link, const DeleteLink& m);
     bool tick_flows(Actions& actions, TimePoint now);
     void delete_link_unanswered(Actions& actions, TimePoint now);
     [[nodiscard]] bool lacks_added_link(const ConfirmRkey& m) const;

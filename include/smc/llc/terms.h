@@ -31,9 +31,10 @@ struct GroupTerms {
     // Timeout of first contact. A client waits half as long again, so that it hears from a server that gave up. On an
     // established link the timeout is twice as long, because the queue pair may be retransmitting.
     std::chrono::milliseconds reply_timeout{2000};
-    // How long a queue pair of the second link may take at first contact, to connect and then to be confirmed. The
-    // first connection waits meanwhile, and the first link is enough for it; the second link is tried again later.
-    std::chrono::milliseconds second_link{400};
+    // How long each side may hold up first contact for the second link: the client until it has connected its queue
+    // pair, the server until the link is confirmed. The first connection waits meanwhile, and the first link is enough
+    // for it; the second link is tried again later.
+    std::chrono::milliseconds second_link{300};
     std::chrono::milliseconds test_interval{30000};
 };
 

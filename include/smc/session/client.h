@@ -90,8 +90,7 @@ class Client {
 
     [[nodiscard]] Actions leg_connected(TimePoint now);
     // The leg's handshake should be over. If the application's answer was lost, TCP sends it again one second after its
-    // SYN, and three seconds after: so long the leg may take, even beyond the budget. When that time is over, and
-    // otherwise at once, this is leg_failed().
+    // SYN, and three seconds after: so long the leg may take, even beyond the budget. Otherwise this is leg_failed().
     [[nodiscard]] Actions leg_late(AppState app, std::string detail, TimePoint now);
     // kSynRecv: the application's connect() is ended, as it would wait for minutes and fail.
     [[nodiscard]] Actions leg_failed(AppState app, std::string detail);
@@ -100,6 +99,7 @@ class Client {
     [[nodiscard]] TimePoint next_deadline() const;
     [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] bool peer_has_agent() const { return peer_agent_; }
+    [[nodiscard]] bool leg_was_late() const { return leg_was_late_; }
     // True if the peer's next CLC message is to be read.
     [[nodiscard]] bool listens() const;
 
