@@ -74,7 +74,7 @@ class Agent {
     loop::Standstill standstill_;
     loop::Every sweep_, refresh_, tidying_;
     std::string files_problem_;  // the last that restore_files() found
-    bool pods_known_ = false;    // pods were known once, and then the previous agent's bypass members were checked
+    bool pods_known_ = false;    // the API server has told of all pods and namespaces once
     clc::LocalNode node_;
     Connections connections_;
     Drain drain_;

@@ -61,17 +61,14 @@ void Agent::lose_peer(const smcd::Peer& peer) {
 // Revokes the bypass if a rule no longer allows it for some cgroup; its connections go on by TCP. Connections of the
 // agent run on, as after any change of rules.
 void Agent::pods_changed() {
-    bool less = cgroups_->reconsider();
-    // Members taken over from the previous agent may have lost their permission while no agent knew the pods. Others
-    // lose it by a rule that allows SMC and not the bypass.
-    const bool first =
-        bypass_ && bypass_->taken_over() && pods_->problem().empty() && !std::exchange(pods_known_, true);
-    if (bypass_ && (first || policy_.without_bypass() != 0)) {
-        less = less || std::ranges::any_of(bypass_->members(SMC_MAX_MEMBERS), [&](const auto& one) {
-                   return cgroups_->may_less(one.member.cgroup, one.member.rules);
-               });
-    }
-    if (less && bypass_) {
+    const bool less = cgroups_->reconsider();
+    // Pairs taken over from the previous agent keep their permission until this agent knows the pods, too.
+    pods_known_ = pods_known_ || pods_->problem().empty();
+    const auto lost = [&] {
+        return (pods_known_ || !bypass_->taken_over()) &&
+               bypass_->any_of([&](const smc_member& one) { return cgroups_->may_less(one.cgroup, one.rules); });
+    };
+    if (bypass_ && (less || lost())) {
         bypass_->revoke();
     }
 }

@@ -344,6 +344,15 @@ void Bypass::revoke() {
     [[maybe_unused]] const auto put = generations.put(0, generations.get(0).value_or(0) + 1);
 }
 
+bool Bypass::any_of(const std::function<bool(const smc_member&)>& is) const {
+    const auto generation = Map<std::uint32_t, std::uint32_t>(map_fd("smc_bypass_generation")).get(0).value_or(0);
+    const Map<std::uint64_t, smc_member> all(map_fd("smc_bypass"));
+    return std::ranges::any_of(all.keys(), [&](std::uint64_t cookie) {
+        const auto member = all.get(cookie);
+        return member && member->generation == generation && member->state <= SMC_MEMBER_MEMBER && is(*member);
+    });
+}
+
 void Bypass::set_off(bool off) {
     const ConfigMap configs(map_fd("smc_bypass_config"));
     if (auto config = configs.get(0)) {

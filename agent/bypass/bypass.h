@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -74,6 +75,8 @@ class Bypass {
 
     // Makes a socket leave, for a reason of enum smc_habit.
     void bar(std::uint64_t cookie, smc_habit habit) const;
+    // Whether this is true of any socket that is a member, or may become one: sockets of revoked pairs do not count.
+    [[nodiscard]] bool any_of(const std::function<bool(const smc_member&)>& is) const;
     // Makes all present pairs leave, within two calls of move_members() after their ends have read what is queued.
     void revoke();
     // Off: no socket becomes a member any more, and present members leave.

@@ -245,8 +245,8 @@ class Leave(Pairs):
         self.a.agent.stop()
         self.assertEqual(self.pins(), [])
 
-    def test_a_pair_that_lost_its_right_while_no_agent_looked(self):
-        """Its pods have lost the label by which a rule allowed them."""
+    def with_pods(self, *rules):
+        """Configuration of an agent with these rules for pods, and a function that sets labels of both pods."""
         api = within(self.a, lambda: ApiServer(self.a.dir))
         self.addCleanup(api.close)
         api.put("namespaces", "web")
@@ -256,19 +256,21 @@ class Leave(Pairs):
             for uid in uids:
                 api.put("pods", uid, "web", uid=uid, labels=labels)
 
-        label(smc="on")
         for pod, uid in zip((self.one, self.two), uids):
             pod.apps = f"{self.a.cgroup}/kubepods/pod{uid}/container"
             os.makedirs(pod.apps)
-        rules = [
-            {"name": "host", "action": "allow", "cgroups": ["/apps*"]},
-            {"name": "these", "action": "allow", "pods": [{"labels": {"smc": "on"}}]},
-        ]
-        allowed = {
+        host = {"name": "host", "action": "allow", "cgroups": ["/apps*"]}
+        how = {
             "local": {"bypass": "force"},
-            "policy": {"default": "deny", "rules": rules},
+            "policy": {"default": "deny", "rules": [host, *rules]},
             "kubernetes": {"api": api.url, "node": "node-a", "token_file": api.token, "ca_file": api.ca},
         }
+        return how, label
+
+    def test_a_pair_that_lost_its_right_while_no_agent_looked(self):
+        """Its pods have lost the label by which a rule allowed them."""
+        allowed, label = self.with_pods({"name": "these", "action": "allow", "pods": [{"labels": {"smc": "on"}}]})
+        label(smc="on")
         self.start(**allowed)
         pair = self.promoted()
         self.a.agent.stop()
@@ -277,6 +279,43 @@ class Leave(Pairs):
         self.assertTrue(self.a.agent.ask("bypass")["taken_over"])
         self.wait_until_out()
         self.assertByTcp(pair)
+
+    def wait_for_rule(self, name):
+        """Waits until the agent judges programs of both pods by this rule."""
+        programs = [pod.popen(["sleep", "infinity"]) for pod in (self.one, self.two)]
+        asked = [(f"{self.two.ip4}:5000", "--pid", str(program.pid)) for program in programs]
+        wait_for(f"rule {name}", lambda: all(self.a.agent.ask("explain", *one)["rule"] == name for one in asked))
+
+    def test_pairs_that_come_under_a_rule_without_the_bypass(self):
+        """A member leaves, and a pair that is only watched never becomes one."""
+        quiet = {"name": "quiet", "action": "allow", "bypass": "off", "pods": [{"labels": {"quiet": "*"}}]}
+        again, these = (
+            {"name": name, "action": "allow", "pods": [{"labels": {label: "on"}}]}
+            for name, label in (("again", "again"), ("these", "smc"))
+        )
+        rules, label = self.with_pods(again, quiet, these)
+        for rounds in (PROOF, 3):
+            label(smc="on")
+            self.start(**rules)
+            self.wait_for_rule("these")
+            pair = self.promoted() if rounds == PROOF else Pair(self)
+            pair.exchange(3)
+            (generation,) = {member["generation"] for member in self.members()}
+            label(smc="on", quiet="yes")
+            wait_for("the pair to be revoked", lambda: self.generation() != generation)
+            if rounds == PROOF:
+                self.wait_until_out()
+            before = self.redirected()
+            pair.exchange(2 * PROOF)
+            self.assertEqual(self.redirected(), before)
+            self.assertNotIn(MEMBER, self.states())
+            revoked = self.generation()
+            self.end(pair)
+            label(smc="on", quiet="yes", again="on")  # nothing is left to be revoked
+            self.wait_for_rule("again")
+            self.end(self.promoted())
+            self.assertEqual(self.generation(), revoked)
+            self.a.agent.stop()
 
     def test_nothing_stays_pinned_without_members(self):
         self.begin()

@@ -64,6 +64,10 @@ class Pairs(TwoPods):
         entries = map_entries(f"{self.a.pins}-bypass/smc_bypass")
         return sorted((entry["value"] for entry in entries), key=lambda m: -m["client"])
 
+    def generation(self):
+        (entry,) = map_entries(f"{self.a.pins}-bypass/smc_bypass_generation")
+        return entry["value"]
+
     def states(self):
         return [m["state"] for m in self.members()]
 
