@@ -52,6 +52,27 @@ class Unheard final : public Transport {
     mutable std::array<std::uint8_t, kRing> own_{}, peers_{};
 };
 
+// A connection over that transport, which the test runs itself.
+struct Alone {
+    std::vector<cdc::Producer> published;
+    SocketPair leg = tcp_pair(), clc = tcp_pair();
+    std::unique_ptr<Unheard> made = std::make_unique<Unheard>(published);
+    Unheard& transport = *made;
+    SmcConnection connection;
+    Nobody poller;
+
+    explicit Alone(std::chrono::milliseconds idle = {})
+        : connection(1, std::make_shared<ConnectionStats>(), parts(idle)) {}
+    SmcConnection::Parts parts(std::chrono::milliseconds idle) {
+        SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
+                                   std::make_unique<SocketClc>(of_agent(std::move(clc.b))), std::move(made)};
+        if (idle.count() != 0) {
+            parts.idle = idle;
+        }
+        return parts;
+    }
+};
+
 bool is_readable(int fd) {
     pollfd wanted{fd, POLLIN, 0};
     return ::poll(&wanted, 1, 0) == 1;
@@ -89,57 +110,39 @@ TEST_CASE("connection__takes_the_peers_news_when_it_hears_of_them") {
 // The memory of a machine that stood still for long belongs to others (datapath/ivshmem/area.h, A5).
 TEST_CASE("connection__delivers_nothing_from_a_ring_that_it_has_lost") {
     for (const bool lost : {false, true}) {
-        std::vector<cdc::Producer> published;
-        SocketPair leg = tcp_pair(), clc = tcp_pair();
-        auto transport = std::make_unique<Unheard>(published);
-        Unheard& ring = *transport;
-        SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
-                                   std::make_unique<SocketClc>(of_agent(std::move(clc.b))), std::move(transport)};
-        SmcConnection connection(1, std::make_shared<ConnectionStats>(), std::move(parts));
-        Nobody poller;
-        REQUIRE(connection.start(poller));
-        (void)connection.run({});
-        ring.state.producer.cursor = {0, 5};  // the peer's agent dies without a doorbell
-        ring.is_lost = lost;
-        connection.abort(Reason::kLinkDown);
-        (void)connection.run({});
+        Alone a;
+        REQUIRE(a.connection.start(a.poller));
+        (void)a.connection.run({});
+        a.transport.state.producer.cursor = {0, 5};  // the peer's agent dies without a doorbell
+        a.transport.is_lost = lost;
+        a.connection.abort(Reason::kLinkDown);
+        (void)a.connection.run({});
         char got[8];
-        CHECK(::recv(leg.a.get(), got, sizeof got, 0) == (lost ? -1 : 5));
-        connection.abort(Reason::kStopped);
+        CHECK(::recv(a.leg.a.get(), got, sizeof got, 0) == (lost ? -1 : 5));
+        a.connection.abort(Reason::kStopped);
     }
 }
 
 TEST_CASE("connection__delivers_what_came_before_it_started_although_its_link_has_gone_F8") {
-    std::vector<cdc::Producer> published;
-    SocketPair leg = tcp_pair(), clc = tcp_pair();
-    auto transport = std::make_unique<Unheard>(published);
-    transport->state.producer.cursor = {0, 5};
-    transport->link_is_down = true;
-    SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
-                               std::make_unique<SocketClc>(of_agent(std::move(clc.b))), std::move(transport)};
-    SmcConnection connection(1, std::make_shared<ConnectionStats>(), std::move(parts));
-    Nobody poller;
-    REQUIRE(connection.start(poller));
-    (void)connection.run({});
+    Alone a;
+    a.transport.state.producer.cursor = {0, 5};
+    a.transport.link_is_down = true;
+    REQUIRE(a.connection.start(a.poller));
+    (void)a.connection.run({});
     char got[8];
-    CHECK(::recv(leg.a.get(), got, sizeof got, 0) == 5);
-    while (!connection.ended()) {
-        (void)connection.run({});
+    CHECK(::recv(a.leg.a.get(), got, sizeof got, 0) == 5);
+    while (!a.connection.ended()) {
+        (void)a.connection.run({});
     }
-    CHECK(receive_error(leg.a.get()) == ECONNRESET);
+    CHECK(receive_error(a.leg.a.get()) == ECONNRESET);
 }
 
 TEST_CASE("connection__asks_a_peer_that_consumes_nothing_how_far_it_is_later_and_later") {
-    std::vector<cdc::Producer> published;
-    SocketPair leg = tcp_pair(), clc = tcp_pair();
-    SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
-                               std::make_unique<SocketClc>(of_agent(std::move(clc.b))),
-                               std::make_unique<Unheard>(published)};
-    parts.idle = std::chrono::seconds(2);
-    SmcConnection connection(1, std::make_shared<ConnectionStats>(), std::move(parts));
-    Nobody poller;
-    REQUIRE(connection.start(poller));
-    REQUIRE(::send(leg.a.get(), "y", 1, 0) == 1);
+    Alone a(std::chrono::seconds(2));
+    SmcConnection& connection = a.connection;
+    std::vector<cdc::Producer>& published = a.published;
+    REQUIRE(connection.start(a.poller));
+    REQUIRE(::send(a.leg.a.get(), "y", 1, 0) == 1);
     const TimePoint begun{};
     connection.on_event(0, EPOLLIN);
     (void)connection.run(begun);
