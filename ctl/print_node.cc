@@ -93,6 +93,11 @@ void print_pnet(std::ostream& out, const json& devices) {
 
 void print_dry_run(std::ostream& out, const json& answer) {
     for (const auto& space : answer["namespaces"]) {
+        if (space.contains("failed")) {
+            out << "Namespace " << word(space["netns"]) << ": its sockets cannot be listed: " << word(space["failed"])
+                << "\n\n";
+            continue;
+        }
         out << "Namespace " << word(space["netns"]) << ": of " << word(space["outbound"]) << " connections made here "
             << word(space["offered"]) << " would be offered SMC; " << word(space["inbound"])
             << " were accepted: their clients' nodes decide\n";

@@ -79,8 +79,12 @@ Sockets sockets_here(std::uint64_t agents) {
             found.left_out++;
         }
     }
-    if (const auto rtnetlink = Rtnetlink::open()) {
-        found.addresses = rtnetlink->addresses().value_or(std::vector<NetAddress>());
+    const auto rtnetlink = Rtnetlink::open();
+    auto addresses = rtnetlink ? rtnetlink->addresses() : Result<std::vector<NetAddress>>(rtnetlink.error());
+    if (addresses) {
+        found.addresses = std::move(*addresses);
+    } else {
+        found.failed = addresses.error();
     }
     return found;
 }
@@ -140,7 +144,8 @@ json dry_run(const IntrospectionParts& parts, std::uint64_t after) {
         }
         const Sockets sockets = sockets_of(*netns, agents);
         if (sockets.failed) {
-            return {{"error", "netns " + std::to_string(netns->inode()) + ": " + sockets.failed->text()}};
+            namespaces.push_back({{"netns", netns->inode()}, {"failed", sockets.failed->text()}});
+            continue;
         }
         json servers = json::array();
         std::size_t offered = 0;

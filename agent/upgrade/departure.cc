@@ -46,14 +46,14 @@ Result<pid_t> Departure::start_successor() {
         return started.error();
     }
     successor_.emplace(std::move(*started));
-    told_manager_ = false;
+    told_manager_ = successor_told_to_end_ = false;
     successor_deadline_ = os::now() + p_.successor;
     return successor_->pid();
 }
 
 bool Departure::leave(pid_t asker) {
-    const bool told_to_end = signalled_ && successor_ && successor_->pid() == asker;
-    if (state_ == State::kSettling || state_ == State::kReleased || told_to_end) {
+    const bool was_told_to_end = successor_told_to_end_ && successor_ && successor_->pid() == asker;
+    if (state_ == State::kSettling || state_ == State::kReleased || was_told_to_end) {
         return false;
     }
     state_ = State::kSettling;
@@ -77,6 +77,7 @@ void Departure::signalled() {
     if (served) {
         state_ = State::kStopping;  // obstacle() has to say so from now on, even if this agent ends at once
         if (successor_) {
+            successor_told_to_end_ = true;
             successor_->stop();  // it has not asked to take over yet, and would serve where nobody is to serve
         }
     }
@@ -129,7 +130,7 @@ void Departure::watch_successor() {
     }
     end_hung_successor();
     if (const auto end = successor_ ? successor_->ended() : std::nullopt) {
-        if (end->in_order || signalled_) {
+        if (end->in_order || successor_told_to_end_) {
             log()->info("upgrade: successor {}: ended, as it was told to", successor_->pid());
         } else {
             log()->error("upgrade: successor {}: ended: {}", successor_->pid(), end->how);

@@ -71,7 +71,8 @@ class Departure {
     bool signalled_ = false;
     pid_t asker_ = 0;
     std::optional<Successor> successor_;
-    bool started_successor_ = false;         // the next agent was started here, so no service manager ends this one
+    bool started_successor_ = false;  // the next agent was started here, so no service manager ends this one
+    bool successor_told_to_end_ = false;
     bool told_manager_ = false;              // that the successor serves
     TimePoint successor_deadline_ = kNever;  // U3: when the successor is killed
     TimePoint restart_at_ = kNever;          // when to start another successor, because the last one failed

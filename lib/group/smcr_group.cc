@@ -43,7 +43,7 @@ llc::GroupTerms SmcrGroup::llc_terms() const {
     terms.negotiated = negotiable_;
     terms.eye_catchers = terms_.eye_catchers;
     terms.reply_timeout = terms_.llc_timeout;
-    terms.second_link = terms_.llc_timeout * 3 / 20;
+    terms.second_link = std::min(terms.second_link, terms_.llc_timeout);
     terms.test_interval = terms_.test_interval;
     return terms;
 }

@@ -280,7 +280,9 @@ Actions Client::leg_failed(AppState app, std::string detail) {
     state_ = State::kDone;
     if (app == AppState::kSynRecv) {
         actions.push_back(lesson(Reason::kNoLeg));
-        actions.push_back(EndApplication{});
+    }
+    if (app == AppState::kSynRecv || leg_was_late_) {
+        actions.push_back(EndApplication{});  // also if it only seems to be gone
     }
     actions.push_back(ResetClc{});
     actions.push_back(Refuse{app == AppState::kSynRecv ? Reason::kNoLeg : Reason::kApplicationGone, std::move(detail)});

@@ -112,6 +112,10 @@ class ControlSocket(TwoNodes):
 
         code, out, _ = self.answered([piece(7, more=True), piece(9, more=True), piece(12)], "dry-run", "--json")
         self.assertEqual((code, [space["netns"] for space in json.loads(out)["namespaces"]]), (0, [7, 9, 12]))
+        failed = {"namespaces": [{"netns": 7, "failed": "listing sockets: no memory"}, *piece(9)["namespaces"]]}
+        code, out, _ = self.answered([failed], "dry-run")
+        self.assertIn("Namespace 7: its sockets cannot be listed: listing sockets: no memory\n", out)
+        self.assertIn("Namespace 9: of 0 connections", out)
 
     def test_top_shows_no_rate_where_a_connection_changes_its_path(self):
         def seen(path, sent):

@@ -153,7 +153,7 @@ TEST_CASE("client_session__a_late_leg_waits_for_the_answer_that_its_application_
     CHECK(are<GiveBack, RememberServer, EndApplication, ResetClc, Refuse>(
         left_by_tick.client.tick(left_by_tick.client.next_deadline())));
     const auto gone = gave_up.client.leg_late(AppState::kSynSent, "", kStart + kBudget);  // its socket is not there
-    REQUIRE(are<GiveBack, ResetClc, Refuse>(gone));
+    REQUIRE(are<GiveBack, EndApplication, ResetClc, Refuse>(gone));
     CHECK(reason<Refuse>(gone) == Reason::kApplicationGone);
 
     const auto failed = broken.client.leg_failed(AppState::kSynRecv, "");
