@@ -12,7 +12,8 @@
 //   C3  When a link breaks, each connection on it moves to another one. A connection ends with kLinkDown if there is no
 //       other link, or if the peer's RMB is not known over it.
 //   C4  A peer's failover validation (section 4.6.1) is judged only when everything that has come over the other links
-//       has been processed.
+//       has been processed. So is a message that another link brings after a gap: if the gap stays, the connection
+//       ends.
 //   C5  Until the queue pair of a broken link is destroyed, the writes and messages posted on it may still reach the
 //       peer: soft-RoCE keeps packets that wait for a neighbour's address, and the peer may not have heard yet that the
 //       link is gone. Until then a connection that has moved writes nothing else to where such a write may land, and
@@ -59,6 +60,8 @@ class GroupDriver {
         std::optional<Element> lingering;   // C2: the RMBE of a connection that has ended
         bool peer_has_left = false;         // the peer gave its RMBE to another connection
         bool lost = false;                  // a message of the peer was lost with a link
+        std::uint8_t over = 0;              // the link of the latest message; 0: there was none
+        bool validated = false;             // C4: the peer has left that link, and told what it had sent over it
         Spoke spoke;                        // called for the first message
     };
 
@@ -124,6 +127,9 @@ class GroupDriver {
  private:
     void move_from(std::uint8_t number, Poller& poller);
     void drain_others(const LinkDriver& than);
+    // Whether messages before this one are missing, with data that was written over another link (C4).
+    [[nodiscard]] static bool has_gap(const Receiver& receiver, const cdc::Message& message, const LinkDriver& from);
+    [[nodiscard]] bool may_miss_some(const cdc::Message& message, const LinkDriver& from);
     void go_on(Poller& poller);
 
     mutable std::mutex mutex_;  // guards the members below

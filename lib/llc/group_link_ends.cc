@@ -67,7 +67,7 @@ void GroupLlc::lose(Actions& actions, std::uint8_t number, const std::string& wh
     if (add_link_.under_way() && number == add_link_.number() && it->second.state == LinkLlc::State::kConfirming) {
         return adding_failed(actions, why, false);
     }
-    const bool may_decline = state_ == State::kForming && (!terms_.server || awaits_confirm_link());
+    const bool may_decline = awaits_confirm_link();
     it->second.state = LinkLlc::State::kDown;
     if (carrier() == nullptr) {
         return over(actions, {Reason::kLinkDown, why, may_decline});

@@ -247,10 +247,9 @@ Actions GroupLlc::end(DeleteLinkReason reason, TimePoint now) {
 
 Actions GroupLlc::down(std::string why) {
     Actions actions;
-    // C.2: a server that has received no CONFIRM LINK may still decline. So may a client: its last message, which may
-    // be CONFIRM LINK, may not have arrived.
-    const bool may_decline = state_ == State::kForming && (!terms_.server || awaits_confirm_link());
-    over(actions, {Reason::kLinkDown, std::move(why), may_decline});
+    // C.2: until CONFIRM LINK has come, either side may decline. Afterwards a Linux server runs the connection,
+    // whatever becomes of ADD LINK, and reads no Decline any more.
+    over(actions, {Reason::kLinkDown, std::move(why), awaits_confirm_link()});
     return actions;
 }
 

@@ -105,8 +105,9 @@ struct Group {
             driver->use(number, links.at(number));
         }
     }
-    void peer_says(std::uint8_t link, std::uint16_t sequence, std::uint8_t flags = 0) {
+    void peer_says(std::uint8_t link, std::uint16_t sequence, std::uint8_t flags = 0, std::uint32_t produced = 0) {
         cdc::Message message;
+        message.producer.count = produced;
         message.token = kToken;
         message.sequence = sequence;
         message.flags = flags;
@@ -149,6 +150,39 @@ TEST_CASE("group_driver__a_connection_ends_when_something_was_lost_on_the_link_t
     group.peer_says(2, 2, cdc::kFailoverValidation);
     group.run(2);
     CHECK(connection.reason == Reason::kDataLost);
+}
+
+TEST_CASE("group_driver__a_connection_that_is_moved_without_a_validation_loses_nothing_unnoticed_C4") {
+    // Linux moves a connection that is closing, and writes on: what was under way over the other link is not sent
+    // again.
+    Group group;
+    Connection lost(*group.driver, kToken, 1);
+    group.peer_says(1, 1, 0, 100);
+    group.run(1);
+    group.peer_says(2, 4, 0, 400);
+    group.run(2);
+    CHECK(lost.reason == Reason::kDataLost);
+    CHECK(lost.receiver->inbox.latest().sequence == 1);
+}
+
+TEST_CASE("group_driver__a_connection_that_is_moved_without_a_validation_goes_on_if_all_arrived_C4") {
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    group.peer_says(1, 1, 0, 100);
+    group.run(1);
+    group.peer_says(1, 2, 0, 200);
+    group.peer_says(2, 3, 0, 300);
+    group.run(2);  // before link 1
+    CHECK_FALSE(connection.ended());
+    CHECK(connection.receiver->inbox.latest().sequence == 3);
+    group.peer_says(1, 6, 0, 300);  // a last message: it announces no data
+    group.run(1);
+    CHECK_FALSE(connection.ended());
+    group.peer_says(2, 6, cdc::kFailoverValidation);
+    group.peer_says(2, 9, 0, 500);  // sent again after the validation, with other numbers
+    group.run(2);
+    CHECK_FALSE(connection.ended());
+    CHECK(connection.receiver->inbox.latest().sequence == 9);
 }
 
 TEST_CASE("group_driver__connections_leave_a_link_that_is_retired_and_no_other_one") {
