@@ -14,7 +14,7 @@
 #include "bpf/decisions.h"
 
 /* To be incremented when any layout below changes. Readers of pinned maps find the version in smc_config. */
-#define SMC_ABI_VERSION 19u
+#define SMC_ABI_VERSION 20u
 
 #define SMC_MAX_RULES 4096     /* flattened: each has one CIDR and one port range */
 #define SMC_MAX_RULE_GROUPS 64 /* a group: all rules about the same applications; a bit of smc_cgroup.rules */
@@ -152,7 +152,17 @@ struct smc_sock {
 	__be32 isn;
 	__u64 challenge_ns;     /* application: when a challenge ACK was last expected of it (smc_port_again.h) */
 	__u32 awaits_challenge; /* 1: none of its packets has left since then */
-	__u32 pad;
+	__u32 challenge_by;     /* index of the device by which the last challenge ACK left; 0: none has */
+	/* leg: SO_RCVBUF and SO_SNDBUF that connect() gives it; the kernel doubles them */
+	__u32 receive_buffer;
+	__u32 send_buffer;
+};
+
+/* The last SYN of an application that was judged on this processor (smc_ask.h). */
+struct smc_judged {
+	__u64 cookie;
+	__be32 isn;
+	__u32 ifindex;
 };
 
 /* The choices of an application that its leg follows; an entry of smc_chosen. */
@@ -195,6 +205,8 @@ struct smc_config {
 	__u32 most_asking; /* entries of smc_requests that one cgroup may have */
 	__u32 past_limits; /* as in smc_rule, for connections that match no rule */
 	__u32 short_lived; /* likewise */
+	__u32 leg_unsent;  /* TCP_NOTSENT_LOWAT of legs */
+	__u32 pad;
 };
 
 struct smc_heartbeat {
@@ -467,7 +479,7 @@ static_assert(SMC_IN_TABLE_FULL < 64, "decisions are bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
-static_assert(sizeof(smc_sock) == 96);
+static_assert(sizeof(smc_sock) == 104);
 static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
@@ -478,7 +490,7 @@ static_assert(sizeof(smc_short) == 16);
 static_assert(sizeof(smc_request) == 256);
 static_assert(sizeof(smc_hairpin) == 56);
 static_assert(sizeof(smc_inbound) == 48);
-static_assert(sizeof(smc_config) == 64);
+static_assert(sizeof(smc_config) == 72);
 static_assert(sizeof(smc_asking) == 12);
 static_assert(sizeof(smc_pair) == 56);
 static_assert(sizeof(smc_tuned_socket) == 88);

@@ -185,8 +185,13 @@ struct inet_connection_sock {
 	__u32 icsk_user_timeout;
 	__u8 icsk_ca_setsockopt : 1;
 };
+#define SMC_SOL_SOCKET 1
+#define SMC_SO_SNDBUF 7
+#define SMC_SO_RCVBUF 8
 #define SMC_SOL_TCP 6
+#define SMC_TCP_NODELAY 1
 #define SMC_TCP_CONGESTION 13
+#define SMC_TCP_NOTSENT_LOWAT 25
 #define SMC_SNDBUF_LOCK 1
 #define SMC_RCVBUF_LOCK 2
 struct tcp_md5sig_info;

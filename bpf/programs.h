@@ -18,7 +18,7 @@
 	PROGRAM(smc_ingress, NEEDED, "handles answers, notes SYNs with option 254", "everything")                      \
 	PROGRAM(smc_lookup, NEEDED, "hands a noted SYN to the agent's listener", "everything")                         \
 	PROGRAM(smc_app_sockops, NEEDED, "marks applications' sockets behind legs, tunes others", "everything")        \
-	PROGRAM(smc_clc_ops, NEEDED, "writes and reads option 254 of CLC sockets", "everything")                       \
+	PROGRAM(smc_clc_ops, NEEDED, "option 254 and the socket options of CLC sockets and legs", "everything")        \
 	PROGRAM(smc_sweep, RUN_PART, "deletes entries of tables that are too old, looks at sockets behind legs",       \
 		"keepalive, resets, free entries: full tables mean plain TCP")                                         \
 	PROGRAM(smc_explain, RUN_PART, "answers smcctl explain and dry-run", "smcctl explain")                         \

@@ -95,6 +95,8 @@ struct {
 	__uint(max_entries, 2);
 } smc_programs SEC(".maps");
 
+SMC_MAP(smc_judged, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct smc_judged, 1);
+
 /* too large for the stack */
 SMC_MAP(smc_scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct smc_request, 1);
 

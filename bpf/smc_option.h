@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The agent's own sockets: the TCP options of CLC sockets. */
+/* The agent's own sockets: the TCP options in the packets of CLC sockets, and the options of all these sockets. */
 #ifndef SMC_OPTION_H
 #define SMC_OPTION_H
 
@@ -130,6 +130,30 @@ static __always_inline void smc_read_synack(struct bpf_sock_ops *ctx, struct smc
 	}
 }
 
+static __always_inline void smc_set_option(struct bpf_sock_ops *ctx, int level, int option, int value)
+{
+	bpf_setsockopt(ctx, level, option, &value, sizeof(value));
+}
+
+/*
+ * Sets the options of a socket of the agent in its connect() or listen(), where user space would need a system call for
+ * each. Accepted sockets inherit those of their listener.
+ */
+static __always_inline void smc_set_own_options(struct bpf_sock_ops *ctx, const struct smc_sock *state)
+{
+	const struct smc_config *config = smc_get_config();
+	char reno[] = "reno";
+
+	smc_set_option(ctx, SMC_SOL_TCP, SMC_TCP_NODELAY, 1);
+	if (!config || !smc_is_leg(state))
+		return;
+	/* the callback precedes the SYN: the receive buffer determines the window scale */
+	smc_set_option(ctx, SMC_SOL_SOCKET, SMC_SO_RCVBUF, state->receive_buffer);
+	smc_set_option(ctx, SMC_SOL_SOCKET, SMC_SO_SNDBUF, state->send_buffer);
+	smc_set_option(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, config->leg_unsent);
+	bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno)); /* see smc_never_pace() */
+}
+
 SEC("sockops")
 int smc_clc_ops(struct bpf_sock_ops *ctx)
 {
@@ -155,6 +179,8 @@ int smc_clc_ops(struct bpf_sock_ops *ctx)
 			smc_set_flags(ctx, false);
 		return 1;
 	}
+	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB || ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB)
+		smc_set_own_options(ctx, state);
 	if (smc_is_leg(state))
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB || ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {

@@ -71,8 +71,11 @@ class ClcSocket {
 
     enum class State : std::uint8_t { kQuiet, kData, kEnded, kReset };
     [[nodiscard]] virtual State look() const = 0;
-    // Applies the keepalive options of the application, whose connection this socket stands for on the wire: it must
-    // not wait longer for the peer than that connection would. `waits`: the peer has not consumed all that was sent.
+    // From now on probes the peer when the socket is idle, as configured. Has no effect after the first call.
+    virtual void keep_alive() = 0;
+    // After keep_alive(). Applies the keepalive options of the application, whose connection this socket stands for on
+    // the wire: it must not wait longer for the peer than that connection would. `waits`: the peer has not consumed all
+    // that was sent.
     virtual void use_keepalive(const KeepaliveTerms& terms, bool waits) = 0;
     virtual void close() = 0;
     virtual void reset() = 0;

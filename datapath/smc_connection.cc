@@ -217,7 +217,7 @@ void SmcConnection::wake_up(TimePoint now) {
 // True: there is something to publish, so another run() is needed.
 bool SmcConnection::look_for_idleness(TimePoint now) {
     if (idle_check_ == kNever) {
-        idle_check_ = moved_ != 0 ? now + parts_.idle : kNever;
+        idle_check_ = moved_ != 0 || leg_ended_ || !clc_kept_ ? now + parts_.idle : kNever;
     } else if (now >= idle_check_) {
         const std::uint64_t sent = stats->bytes_sent.load(std::memory_order_relaxed);
         waits_ = !flow_.sending().drained();
@@ -228,6 +228,13 @@ bool SmcConnection::look_for_idleness(TimePoint now) {
         }
         if (idle) {
             parts_.transport->idle();
+        }
+        // Most connections end before these options matter, so they are spared the system calls.
+        if (!std::exchange(clc_kept_, true)) {
+            parts_.clc->keep_alive();
+        }
+        if (std::exchange(leg_ended_, false)) {
+            parts_.leg->look_for_its_end();
         }
         return waits_ && !parts_.transport->reads_peer_memory() && ask_who_stands_still(now);
     }
@@ -262,6 +269,8 @@ void SmcConnection::pass_keepalive_on() {
     if (wish || waits_ != waited_) {
         passed_on_ = wish.value_or(passed_on_);
         waited_ = waits_;
+        clc_kept_ = true;
+        parts_.clc->keep_alive();
         parts_.clc->use_keepalive(passed_on_, waited_);
     }
 }
@@ -325,7 +334,7 @@ void SmcConnection::take(const flow::Take& take) {
         case Leg::Outcome::kNothing:
             return flow_.leg_empty();
         case Leg::Outcome::kEnd:
-            parts_.leg->look_for_its_end();
+            leg_ended_ = true;
             return flow_.leg_ended();
         case Leg::Outcome::kError:
             return flow_.leg_broke();

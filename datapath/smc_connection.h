@@ -80,6 +80,8 @@ class SmcConnection final : public ConnectionTask {
     std::uint32_t moved_ = 0;   // bytes moved in this run
     std::uint32_t bytes_per_run_ = 0;
     TimePoint idle_check_ = kNever;                 // the next idle check; kNever: none until bytes are moved
+    bool clc_kept_ = false;                         // ClcSocket::keep_alive() was called; else the next check does
+    bool leg_ended_ = false;                        // the next check calls Leg::look_for_its_end()
     std::uint64_t sent_at_check_ = 0;               // bytes sent until the last check
     std::uint64_t consumed_at_check_ = UINT64_MAX;  // the peer's consumer cursor at the last check
     TimePoint ask_at_{};                            // when to ask for that cursor next

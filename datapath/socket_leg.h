@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <utility>
 
 #include "datapath/leg.h"
 #include "datapath/tcp_socket.h"
@@ -24,7 +26,7 @@ class SocketLeg final : public Leg {
     Read read(Pieces to) override;
     Written write(Pieces from, bool urgent) override;
     [[nodiscard]] bool delivered() const override { return socket_.unsent() == 0; }
-    void look_for_its_end() override { socket_.keep_alive(); }
+    void look_for_its_end() override { socket_.probe_if_closed(); }
     [[nodiscard]] bool has_more() const override { return socket_.readable() != 0; }
     [[nodiscard]] bool was_reset() const override { return !socket_.failed_by_probe(); }
     void end_writing() override { socket_.end_writing(); }
@@ -42,11 +44,14 @@ class SocketLeg final : public Leg {
 
 class SocketClc final : public ClcSocket {
  public:
-    explicit SocketClc(TcpSocket socket) : socket_(std::move(socket)) {}
+    // `keepalive`: the idle time before the first probe; 0: none is sent.
+    explicit SocketClc(TcpSocket socket, std::chrono::seconds keepalive = {})
+        : socket_(std::move(socket)), keepalive_(keepalive) {}
 
     bool start(Poller& poller, Poller::Source& source) override;
     void detach() override { socket_.unwatch(); }
     [[nodiscard]] State look() const override;
+    void keep_alive() override { socket_.keep_alive(std::exchange(keepalive_, {})); }
     void use_keepalive(const KeepaliveTerms& terms, bool waits) override {
         socket_.use_keepalive_of_another(terms, waits);
     }
@@ -55,6 +60,7 @@ class SocketClc final : public ClcSocket {
 
  private:
     TcpSocket socket_;
+    std::chrono::seconds keepalive_;  // 0: nothing to set
 };
 
 }  // namespace smc

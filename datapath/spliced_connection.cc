@@ -96,7 +96,7 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
         }
         c.ended = true;
         if (c.from == &leg_) {
-            leg_.keep_alive();  // a FIN does not show whether the application has closed its socket
+            leg_.probe_if_closed();  // a FIN does not show whether the application has closed its socket
         }
         return Step::kMoved;
     }

@@ -44,15 +44,22 @@ std::uint32_t TcpSocket::unsent() const {
     return over ? 0 : static_cast<std::uint32_t>(bytes);
 }
 
-void TcpSocket::keep_alive() const {
-    const int on = 1, between_s = 10;
+void TcpSocket::keep_alive(std::chrono::seconds idle) const {
+    if (idle.count() > 0) {
+        os::set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(idle.count()));
+        os::set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+    }
+}
+
+void TcpSocket::probe_if_closed() const {
+    constexpr int kBetween = 10;  // seconds
     int idle_s = 60;
     socklen_t length = sizeof idle_s;
     ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_LINGER2, &idle_s, &length);  // tcp_fin_timeout of the namespace
     idle_s = std::clamp(idle_s, 1, 600);
-    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    os::set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, idle_s);
+    os::set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kBetween);
+    os::set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 // The kernel counts probes until one is acknowledged, and a reset is no acknowledgement. It also counts probes of a
@@ -108,8 +115,7 @@ void TcpSocket::use_keepalive_of_another(const KeepaliveTerms& terms, bool waits
 
 void TcpSocket::set_keepalive(const KeepaliveTerms& terms) const {
     const auto set = [&](int level, int option, unsigned number) {
-        const int value = static_cast<int>(number);
-        ::setsockopt(fd_.get(), level, option, &value, sizeof value);
+        os::set_option(fd_.get(), level, option, static_cast<int>(number));
     };
     set(IPPROTO_TCP, TCP_KEEPIDLE, terms.idle_s);
     set(IPPROTO_TCP, TCP_KEEPINTVL, terms.interval_s);

@@ -6,6 +6,7 @@
 //       by a kill, the application sees a reset and never a clean end of the stream.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -34,9 +35,11 @@ class TcpSocket {
     [[nodiscard]] std::uint32_t readable() const;
     // Bytes that were written and that the other end's kernel has not acknowledged yet.
     [[nodiscard]] std::uint32_t unsent() const;
+    // Probes an idle connection after `idle`; 0: changes nothing.
+    void keep_alive(std::chrono::seconds idle) const;
     // Probes an idle connection after tcp_fin_timeout. That is how long the other end's kernel keeps a socket that was
     // closed there and not here (FIN-WAIT-2); afterwards it answers a probe with a reset.
-    void keep_alive() const;
+    void probe_if_closed() const;
     // Whether the answer to such a probe has made the socket fail, when everything that was written had arrived.
     [[nodiscard]] bool failed_by_probe() const;
     // Probes an idle connection no less often than `terms` says. For keepalive options that `terms` does not set, uses

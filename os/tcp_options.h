@@ -19,19 +19,10 @@ inline void set_reset_on_close(int fd, bool on) {
 }
 
 // Options of every socket of the data path: close() sends a reset, because the agent may end at any time (L1 in
-// datapath/tcp_socket.h); small writes are not delayed; and reading never skips an urgent byte.
+// datapath/tcp_socket.h); and reading never skips an urgent byte. The BPF programs set the others (bpf/smc_option.h).
 inline void prepare_tcp(int fd) {
     set_reset_on_close(fd, true);
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, SOL_SOCKET, SO_OOBINLINE, 1);
-}
-
-// Keepalive that begins after `idle_s`; 0: none.
-inline void set_keepalive(int fd, int idle_s) {
-    if (idle_s > 0) {
-        set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle_s);
-    }
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, idle_s > 0 ? 1 : 0);
 }
 
 }  // namespace smc::os

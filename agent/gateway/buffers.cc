@@ -39,10 +39,7 @@ LegBuffers leg_buffers(const smc_buffers& application, std::uint32_t peer_ring) 
     // Once the peer's ring is known, the leg's receive buffer holds at most twice its size, and at most 512 KiB.
     const std::uint32_t most = peer_ring != 0 ? 2 * std::min(peer_ring, kUsual) : to_send;
     const std::uint32_t to_deliver = application.receive != 0 ? application.receive : kUsual;
-    // A leg takes no more than about this much that TCP cannot send yet. If the application does not read, the rest
-    // stays in the ring, and the peer sees a full ring.
-    constexpr int kUnsent = 16 * 1024;
-    return {static_cast<int>(std::min(to_send, most) / 2), static_cast<int>(to_deliver / 2), kUnsent};
+    return {std::min(to_send, most) / 2, to_deliver / 2};
 }
 
 }  // namespace smc

@@ -22,10 +22,9 @@ std::uint32_t dmb_bytes(std::uint32_t usual, const smc_buffers& application);
 // takes 16 MiB and a 256th of roce.memory_mib at most, unless the usual size is more.
 group::ElementBytes element_bytes(const Config::Roce& config, const smc_buffers& application);
 
-// Values for setsockopt() on a leg; the kernel doubles the first two.
+// SO_RCVBUF and SO_SNDBUF of a leg, as setsockopt() takes them; the kernel doubles them.
 struct LegBuffers {
-    int receive = 0, send = 0;
-    int unsent = 0;  // TCP_NOTSENT_LOWAT
+    std::uint32_t receive = 0, send = 0;
 };
 
 // `peer_ring`: size of the peer's ring in bytes; 0: not known yet.

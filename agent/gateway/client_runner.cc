@@ -67,18 +67,26 @@ void ClientRunner::on(const session::Connect&) {
     mark.role = SMC_ROLE_AGENT_CLC;
     const smc_request& q = wanted_.request;
     mark.port = q.seen_port != 0 ? q.seen_port : wanted_.tuple.local_port;
-    auto fd = connect_with(*wanted_.netns, mark, socket_options());
+    const SocketOptions options = socket_options();
+    auto sockets = wanted_.netns->tcp_sockets(options.to.family(), options.owner, 2);
+    if (sockets && sockets->size() == 2) {
+        ready_leg_ = std::move(sockets->back());
+    }
+    auto fd = sockets ? connect_with(programs_, *wanted_.netns, mark, options, std::move(sockets->front()))
+                      : Result<UniqueFd>(sockets.error());
     if (!fd) {
         log()->debug("connection {}: {}", connection_->id, fd.error().text());
         return feed(session_.connect_failed(fd.error().code));
     }
     use_clc_socket(std::move(*fd));
-    clc_->watch().when_writable([this] { connected(); });
+    if (const int error = take_connect_error(clc_->fd()); error != EINPROGRESS) {
+        return connected(error);  // the server is on this host
+    }
+    clc_->watch().when_writable([this] { connected(take_connect_error(clc_->fd())); });
 }
 
-void ClientRunner::connected() {
+void ClientRunner::connected(int error) {
     const auto option = programs_.option_seen(clc_->fd());
-    const int error = take_connect_error(clc_->fd());
     if (error != 0 && (option == SMC_OPTION_UNKNOWN || option == SMC_OPTION_ASKING)) {
         return feed(session_.connect_failed(error));
     }
@@ -101,11 +109,13 @@ void ClientRunner::connect_leg(int ports) {
     mark.isn = wanted_.request.isn;
     mark.paws = ports == 1 ? SMC_PAWS_PASS : SMC_PAWS_REFUSE;
     follow_send_buffer(programs_, mark);
+    const LegBuffers buffers = buffers_of_leg();
+    mark.receive_buffer = buffers.receive;
+    mark.send_buffer = buffers.send;
     SocketOptions options = socket_options();
-    options.device = wanted_.request.ifindex;
+    options.device = device_of_leg();
     options.ttl = nearest_ttl(wanted_.request.answer_ttl);
-    options.buffers = buffers_of_leg();
-    auto fd = connect_with(*wanted_.netns, mark, options);
+    auto fd = connect_with(programs_, *wanted_.netns, mark, options, std::move(ready_leg_));
     if (!fd) {
         return feed(session_.leg_failed(session::AppState::kSynSent, fd.error().text()));
     }
@@ -126,7 +136,6 @@ void ClientRunner::leg_connected(int error) {
         return feed(session_.leg_failed(app_state(), "the leg's packets left this host"));
     }
     if (error == 0) {
-        follow_routes();
         return feed(session_.leg_connected(os::now()));
     }
     if (error == ECONNREFUSED && ports_left_ > 1 && programs_.refused_by_paws(leg_->fd())) {
@@ -136,21 +145,18 @@ void ClientRunner::leg_connected(int error) {
     feed(session_.leg_failed(reset ? after_reset() : app_state(), std::generic_category().message(error)));
 }
 
-// For its handshake, the leg is bound to the device by which the application's SYN left, because rules may route other
-// ports and other processes elsewhere. When the route of a running connection moves to another device, both ends have
-// to follow it. So the leg is then unbound, unless the application is bound itself, or ports decide about routes, or
-// the route leads to another device than the SYN's or is not known. (Marks that netfilter gives to packets of some
-// processes only are not known here.)
-void ClientRunner::follow_routes() {
+// The leg has to leave by the device by which the application's SYN left. When the route of a running connection moves
+// to another device, both ends have to follow it. So the leg is bound to its device only if the application is bound
+// itself, or ports decide about routes, or the route leads to another device than the SYN's or is not known. (Marks
+// that netfilter gives to packets of some processes only are not known here.) 0: it is not bound.
+unsigned ClientRunner::device_of_leg() const {
     const smc_request& q = wanted_.request;
-    const Endpoint from = from_abi(q.local), to = remote_of(wanted_.tuple);
     if (q.bound_device != 0) {
-        return;
+        return q.ifindex;
     }
+    const Endpoint from = from_abi(q.local), to = remote_of(wanted_.tuple);
     const auto route = wanted_.netns->route_of({from.ip, to.ip, q.mark, q.uid});
-    if (route && !route->ports_decide && route->device == q.ifindex) {
-        unbind_from_device(leg_->fd());
-    }
+    return route && !route->ports_decide && route->device == q.ifindex ? 0 : q.ifindex;
 }
 
 SockDiag::Socket ClientRunner::application() const {

@@ -44,10 +44,10 @@ class ClientRunner final : public Runner<session::Client> {
 
     [[nodiscard]] SocketOptions socket_options() const;
     [[nodiscard]] SockDiag::Socket application() const;
-    void connected();
+    void connected(int error);
     void connect_leg(int ports);
+    [[nodiscard]] unsigned device_of_leg() const;
     void leg_connected(int error);
-    void follow_routes();
     [[nodiscard]] session::AppState app_state() const;
     [[nodiscard]] session::AppState after_reset() const;
     void end_application();
@@ -57,6 +57,7 @@ class ClientRunner final : public Runner<session::Client> {
 
     bpf::Programs& programs_;
     Wanted wanted_;
+    UniqueFd ready_leg_;  // a socket for the first leg, made together with the CLC socket
     std::optional<loop::FdWatch> leg_;
     loop::Deadline timeout_;  // Config::leg_timeout()
     int ports_left_ = 0;      // left to try, including the present one

@@ -7,7 +7,6 @@
 #include "datapath/socket_leg.h"
 #include "datapath/spliced_connection.h"
 #include "os/clock.h"
-#include "os/tcp_options.h"
 
 namespace smc {
 
@@ -218,9 +217,8 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
         run_smcr(*c, end.outcome.smcr);
     }
     p_.connections.count(c->path, Reason::kNone);
-    os::set_keepalive(end.clc.get(), static_cast<int>(p_.session.config.keepalive.count()));
     SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(end.leg)), runner.urgent()),
-                               std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))),
+                               std::make_unique<SocketClc>(TcpSocket(std::move(end.clc)), p_.session.config.keepalive),
                                std::move(transport),
                                p_.session.config.close_timeout,
                                p_.session.config.times.reset_grace,

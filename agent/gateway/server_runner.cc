@@ -85,16 +85,18 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
     mark.app = app();
     mark.paws = ports == 1 ? SMC_PAWS_PASS : SMC_PAWS_REFUSE;
     follow_send_buffer(programs_, mark);
+    const LegBuffers buffers = leg_buffers(inbound_.buffers, 0);
+    mark.receive_buffer = buffers.receive;
+    mark.send_buffer = buffers.send;
     Endpoint from = connection_->server;
     from.port = port;
-    auto fd = connect_with(*netns_, mark,
+    auto fd = connect_with(programs_, *netns_, mark,
                            {.from = from,
                             .to = connection_->client,
                             .owner = {},
                             .device = inbound_.bound_device,
                             .ttl = inbound_.ttl,
-                            .tos = inbound_.tos,
-                            .buffers = leg_buffers(inbound_.buffers, 0)});
+                            .tos = inbound_.tos});
     if (!fd) {
         return refused(fd.error().code);
     }
@@ -161,7 +163,9 @@ void ServerRunner::on(const session::Run& action) {
     if ((!hairpin || hairpin->sender.cookie == 0) && was_reset(leg.get())) {
         return reconnect_leg(action.outcome, std::move(leg));
     }
-    disconnect_if_unheard(leg.get());
+    if (!hairpin) {
+        disconnect(leg.get());  // nobody hears it, see disconnect_if_unheard()
+    }
     end({SessionEnd::Kind::kSmc, action.outcome, std::move(leg), clc_->release()});
 }
 

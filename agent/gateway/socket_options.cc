@@ -26,13 +26,6 @@ void set(int fd, int level, int option, int value) {
     ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-// Before connect(), because the receive buffer determines the window scale.
-void set_buffers(int fd, const LegBuffers& buffers) {
-    set(fd, SOL_SOCKET, SO_RCVBUF, buffers.receive);
-    set(fd, SOL_SOCKET, SO_SNDBUF, buffers.send);
-    set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, buffers.unsent);
-}
-
 bool bind_to(int fd, const Endpoint& address, int family) {
     sockaddr_storage storage{};
     const socklen_t length = address.to_sockaddr(storage, family);
@@ -73,11 +66,19 @@ Result<void> bind_from(int fd, const Endpoint& from, int family) {
     return last_error("binding to " + from.ip_text());
 }
 
-Result<UniqueFd> try_to_connect(const Namespace& netns, const smc_sock& mark, const SocketOptions& options) {
+Result<UniqueFd> try_to_connect(const bpf::Programs& programs, const Namespace& netns, const smc_sock& mark,
+                                const SocketOptions& options, UniqueFd ready) {
     const int family = options.to.family();
-    auto fd = netns.tcp_socket(family, mark, options.owner);
-    if (!fd) {
-        return fd.error();
+    Result<UniqueFd> fd(std::move(ready));
+    if (!*fd) {
+        auto made = netns.tcp_sockets(family, options.owner, 1);
+        if (!made) {
+            return made.error();
+        }
+        fd = std::move(made->front());
+    }
+    if (auto marked = programs.mark_socket(fd->get(), mark); !marked) {
+        return marked.error();
     }
     if (options.mark != 0) {
         set(fd->get(), SOL_SOCKET, SO_MARK, static_cast<int>(options.mark));
@@ -92,12 +93,6 @@ Result<UniqueFd> try_to_connect(const Namespace& netns, const smc_sock& mark, co
     if (options.tos != 0) {
         set(fd->get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, options.tos & ~3);
     }
-    if (options.buffers) {
-        set_buffers(fd->get(), *options.buffers);
-    }
-    if (mark.role != SMC_ROLE_AGENT_CLC) {
-        ::setsockopt(fd->get(), IPPROTO_TCP, TCP_CONGESTION, "reno", 4);  // a leg; see smc_never_pace()
-    }
     if (const auto bound = bind_from(fd->get(), options.from, family); !bound) {
         return bound.error();
     }
@@ -111,18 +106,15 @@ Result<UniqueFd> try_to_connect(const Namespace& netns, const smc_sock& mark, co
 
 }  // namespace
 
-Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& options) {
-    auto fd = try_to_connect(netns, mark, options);
+Result<UniqueFd> connect_with(const bpf::Programs& programs, const Namespace& netns, const smc_sock& mark,
+                              const SocketOptions& options, UniqueFd ready) {
+    auto fd = try_to_connect(programs, netns, mark, options, std::move(ready));
     if (!fd && fd.error().code == EADDRNOTAVAIL && options.from.port != 0) {
         SocketOptions elsewhere = options;  // the wished port is in TIME_WAIT
         elsewhere.from.port = 0;
-        return try_to_connect(netns, mark, elsewhere);
+        return try_to_connect(programs, netns, mark, elsewhere, {});
     }
     return fd;
-}
-
-void unbind_from_device(int fd) {
-    set(fd, SOL_SOCKET, SO_BINDTOIFINDEX, 0);
 }
 
 bool is_connecting(int fd) {

@@ -2,9 +2,6 @@
 // Sockets that stand for an application's socket: with its address, its device and its user.
 #pragma once
 
-#include <optional>
-
-#include "agent/gateway/buffers.h"
 #include "agent/netns/namespace.h"
 #include "bpf/abi.h"
 #include "os/endpoint.h"
@@ -20,7 +17,6 @@ struct SocketOptions {
     std::uint32_t mark = 0;
     unsigned device = 0;
     std::uint8_t ttl = 0, tos = 0;
-    std::optional<LegBuffers> buffers{};  // for a leg
 };
 
 // How many ports a leg may try to connect from. Where an application's ports lately had another connection, its kernel
@@ -30,11 +26,11 @@ struct SocketOptions {
 // because with an older kernel all ports are alike.
 inline constexpr int kPortsTried = 16;
 
-// Returns a socket that is connecting. An Error has the errno of the call that failed.
-Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& options);
-
-// Unbinds a socket from its device: from now on its packets follow the routes.
-void unbind_from_device(int fd);
+// Returns a socket that is connecting. An Error has the errno of the call that failed. `mark`: what the BPF programs
+// are to know about the socket; they also set some of its options (bpf/smc_option.h). `ready`: a socket of
+// Namespace::tcp_sockets() for these addresses and this owner, if there is one already.
+Result<UniqueFd> connect_with(const bpf::Programs& programs, const Namespace& netns, const smc_sock& mark,
+                              const SocketOptions& options, UniqueFd ready = {});
 
 // Whether connect() has no result yet.
 [[nodiscard]] bool is_connecting(int fd);

@@ -217,7 +217,7 @@ void Namespace::publish() {
     published_ = now;
 }
 
-Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner owner) const {
+Result<std::vector<UniqueFd>> Namespace::tcp_sockets(int family, Owner owner, unsigned most) const {
     const InNamespace inside(netns_.get());
     // A socket belongs to the file system user of the thread that creates it.
     static const Owner own{::geteuid(), ::getegid()};
@@ -226,19 +226,25 @@ Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner o
         ::setfsgid(owner.gid);
         ::setfsuid(owner.uid);
     }
-    UniqueFd fd(inside.entered() ? ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1);
+    std::vector<UniqueFd> made;
+    int error = errno;  // of entering the namespace
+    while (inside.entered() && made.size() < most) {
+        UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (!fd) {
+            error = errno;
+            break;
+        }
+        os::prepare_tcp(fd.get());
+        made.push_back(std::move(fd));
+    }
     if (another) {
         ::setfsuid(own.uid);
         ::setfsgid(own.gid);
     }
-    if (!fd) {
-        return last_error("creating a socket in a network namespace");
+    if (made.empty()) {
+        return Error{error, "creating a socket in a network namespace"};
     }
-    os::prepare_tcp(fd.get());
-    if (auto marked = p_.programs.mark_socket(fd.get(), mark); !marked) {
-        return marked.error();
-    }
-    return fd;
+    return made;
 }
 
 Result<void> Namespace::send_packet(const std::vector<std::uint8_t>& packet, bool v6, unsigned device) const {

@@ -59,12 +59,13 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
     [[nodiscard]] const std::vector<std::string>& devices() const { return hooked_.devices; }
 
-    // A non-blocking TCP socket in the namespace. Closing it sends a reset, unless SO_LINGER is changed (L1). It
-    // belongs to `owner`, so that firewall rules by user treat it as the application's.
+    // Non-blocking TCP sockets in the namespace, up to `most` and at least one. Closing one sends a reset, unless
+    // SO_LINGER is changed (L1). They belong to `owner`, so that firewall rules by user treat them as the
+    // application's.
     struct Owner {
         std::uint32_t uid = 0, gid = 0;
     };
-    [[nodiscard]] Result<UniqueFd> tcp_socket(int family, const smc_sock& mark, Owner owner) const;
+    [[nodiscard]] Result<std::vector<UniqueFd>> tcp_sockets(int family, Owner owner, unsigned most) const;
     // Sends a packet, link header included, by a device: unchanged, past routing and firewall.
     Result<void> send_packet(const std::vector<std::uint8_t>& packet, bool v6, unsigned device) const;
 

@@ -177,6 +177,9 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy, c
     shared.smcd = config.smcd ? 1 : 0;
     shared.past_limits = config.past_limits ? 1 : 0;
     shared.short_lived = config.short_lived ? 1 : 0;
+    // A leg takes no more than about this much that TCP cannot send yet. If the application does not read, the rest
+    // stays in the ring, and the peer sees a full ring.
+    shared.leg_unsent = 16 * 1024;
     shared.most_asking = SMC_MAX_REQUESTS * config.cgroup_share / 100;
     random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);

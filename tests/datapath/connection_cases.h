@@ -55,6 +55,7 @@ inline SocketPair tcp_pair() {
 // A socket with the options that the agent's sockets have.
 inline TcpSocket of_agent(UniqueFd fd) {
     os::prepare_tcp(fd.get());
+    os::set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
     return TcpSocket(std::move(fd));
 }
 

@@ -96,6 +96,7 @@ class SimClc final : public ClcSocket {
     bool start(Poller& poller, Poller::Source& source) override;
     void detach() override {}
     [[nodiscard]] State look() const override;
+    void keep_alive() override {}
     void use_keepalive(const KeepaliveTerms&, bool) override {}
     void close() override { socket_->close(); }
     void reset() override { socket_->reset(); }

@@ -54,6 +54,7 @@ std::pair<UniqueFd, UniqueFd> connected() {
 TcpSocket of_agent(UniqueFd fd) {
     ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
     os::prepare_tcp(fd.get());
+    os::set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
     return TcpSocket(std::move(fd));
 }
 
