@@ -149,7 +149,7 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 /*
  * A SYN from the network: notes it in smc_inbound if sk_lookup shall hand it to the agent. A SYN passes each device of
  * a stack, the port of a bridge and the bridge for example, from the lowest one up. If its sequence number is known,
- * it is a retransmission only there, or after SMC_STACK_NS.
+ * it is a retransmission only there, or after SMC_STACK_NS. Each device has to agree.
  */
 static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -184,7 +184,7 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	decision = smc_decide_syn(skb, packet, &options, &inbound);
 	if (!options.smc && decision != SMC_IN_SAME_AGENT)
 		return TC_ACT_UNSPEC; /* without option 254 it is no request to another agent */
-	if (before.since_ns && decision != SMC_IN_STEERED) {
+	if (before.since_ns && decision != SMC_IN_STEERED && inbound.ifindex == skb->ifindex) {
 		/* a retransmission: the agent has answered the SYN already, and CLC follows */
 		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
 	} else if (decision == SMC_IN_STEERED) {

@@ -92,13 +92,14 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 	if (!config || (request && bpf_ntohl(packet->ack) != bpf_ntohl(request->isn) + 1))
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
+	echoed = options.own && options.own_tag == config->tag;
 	if (!request) {
-		if (!options.smc || !smc_is_unasked(skb, packet))
+		/* an echo has met its request on the device below, the port of a bridge for example */
+		if (!options.smc || echoed || !smc_is_unasked(skb, packet))
 			return TC_ACT_UNSPEC;
 		smc_count(SMC_ANSWER_UNASKED);
 		return smc_make_rst(skb, packet);
 	}
-	echoed = options.own && options.own_tag == config->tag;
 	if (request->state == SMC_REQUEST_CLC) {
 		smc_end_request(&packet->tuple, request);
 		if (!options.smc || echoed) {

@@ -18,15 +18,18 @@ static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
 
 /*
  * A leg ends on this host, so congestion control has no network to learn about, and pacing (bbr) would only delay it.
- * Reno is built into every kernel. A congestion control that the application chose itself stays.
+ * Reno is built into every kernel. A congestion control that the application chose itself stays; another one comes back
+ * when the socket is used again (smc_untune()).
  */
-static __always_inline void smc_never_pace(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
+static __always_inline void smc_never_pace(struct bpf_sock_ops *ctx, struct bpf_sock *sk, struct smc_sock *state)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)bpf_skc_to_tcp_sock(sk);
 	char reno[] = "reno";
 
-	if (connection && !BPF_CORE_READ_BITFIELD(connection, icsk_ca_setsockopt))
-		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
+	if (!connection || !state || BPF_CORE_READ_BITFIELD(connection, icsk_ca_setsockopt))
+		return;
+	smc_read_control(connection, state->control);
+	bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
 }
 
 /* Marks the socket of a client or server that is connected to a leg: its packets take the hairpin. False: no leg. */
@@ -51,7 +54,7 @@ static __always_inline bool smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 		state->app = tuple;
 	}
 	smc_note_sender(hairpin, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(ctx));
-	smc_never_pace(ctx, sk);
+	smc_never_pace(ctx, sk, state);
 	return true;
 }
 

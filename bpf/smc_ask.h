@@ -117,6 +117,34 @@ static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, con
 	return request->isn == packet->seq && request->ifindex != skb->ifindex && tcp && !tcp->total_retrans;
 }
 
+/*
+ * Whether this SYN was judged already, on a device further up, and left alone there: then it is left alone here, too,
+ * because a request belongs to the first device. `cookie`: of the socket.
+ */
+static __always_inline bool smc_was_judged(const struct __sk_buff *skb, const struct smc_packet *packet,
+					   const struct tcp_sock *tcp, __u64 cookie)
+{
+	__u32 zero = 0;
+	struct smc_judged *last = bpf_map_lookup_elem(&smc_judged, &zero);
+
+	if (!last)
+		return false;
+	if (last->cookie == cookie && last->isn == packet->seq && last->ifindex != skb->ifindex && !tcp->total_retrans)
+		return true;
+	last->cookie = cookie;
+	last->isn = packet->seq;
+	last->ifindex = skb->ifindex;
+	return false;
+}
+
+/* Whether the socket belongs to another namespace than the device by which its packet leaves, a bridge's port say. */
+static __always_inline bool smc_is_foreign(const struct smc_packet *packet, const struct smc_subject *subject)
+{
+	const struct smc_netns *netns = bpf_map_lookup_elem(&smc_netns, &subject->netns_cookie);
+
+	return netns && netns->slot != packet->tuple.slot;
+}
+
 /* Fills in the connection that the checks look at. */
 static __always_inline void smc_describe_subject(struct __sk_buff *skb, const struct smc_packet *packet,
 						 const struct smc_config *config, const struct smc_device *device,
@@ -227,9 +255,11 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 				       : TC_ACT_UNSPEC;
 		smc_end_request(&packet->tuple, request);
 	}
-	if (!config || !tcp)
+	if (!config || !tcp || smc_was_judged(skb, packet, tcp, cookie))
 		return TC_ACT_UNSPEC;
 	smc_describe_subject(skb, packet, config, device, tcp, &subject);
+	if (smc_is_foreign(packet, &subject))
+		return TC_ACT_UNSPEC;
 	decision = smc_decide_outbound(&subject);
 	pair = smc_local_of(config, subject.rule) ? smc_pair_id(cookie) : 0;
 	asks = decision == SMC_OUT_ASKED;

@@ -29,14 +29,30 @@ static __always_inline struct smc_sock *smc_state_of_sender(struct __sk_buff *sk
 	return state;
 }
 
-/* A packet of a leg that is not held back, or of the application at its other end. */
-static __always_inline int smc_redirect_of(struct __sk_buff *skb, __u32 slot, struct smc_sock *state,
-					   const struct bpf_sock *sk)
+/*
+ * Whether this packet of a TCP socket is wrapped in another one by now: it left an upper device as it was, a tunnel for
+ * example, and it leaves by the device below.
+ */
+static __always_inline bool smc_is_wrapped(struct __sk_buff *skb)
 {
-	if (state->awaits_challenge && smc_is_challenge(skb, slot, state))
+	__u8 protocol;
+	__u32 at = skb->protocol == bpf_htons(ETH_P_IP) ? offsetof(struct iphdr, protocol)
+							: offsetof(struct ipv6hdr, nexthdr);
+
+	return (skb->protocol != bpf_htons(ETH_P_IP) && skb->protocol != bpf_htons(ETH_P_IPV6)) ||
+	       bpf_skb_load_bytes_relative(skb, at, &protocol, sizeof(protocol), BPF_HDR_START_NET) ||
+	       protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6 || protocol == IPPROTO_GRE ||
+	       protocol == IPPROTO_UDP;
+}
+
+/* A packet of a leg that is not held back, or of the application at its other end. */
+static __always_inline int smc_redirect_of(struct __sk_buff *skb, const struct smc_device_key *device,
+					   struct smc_sock *state, const struct bpf_sock *sk)
+{
+	if (smc_is_wrapped(skb) || smc_is_challenge(skb, device, state))
 		return TC_ACT_UNSPEC;
 	if (state->role == SMC_ROLE_APP && (sk->state == BPF_TCP_CLOSE_WAIT || sk->state == BPF_TCP_LAST_ACK))
-		return smc_redirect_behind_fin(skb, slot, state, sk->state == BPF_TCP_LAST_ACK);
+		return smc_redirect_behind_fin(skb, device->slot, state, sk->state == BPF_TCP_LAST_ACK);
 	return smc_redirect(skb, state->mac_len, state->to_port);
 }
 
@@ -92,8 +108,11 @@ int smc_egress(struct __sk_buff *skb)
 		sk = bpf_sk_fullsock(sk);
 	if (sk && sk->type == SOCK_STREAM && sk->protocol == IPPROTO_TCP) {
 		state = smc_state_of_sender(skb, sk);
+		/* a packet of another namespace on a device of this one: what had to be done was done there */
+		if (state && state->to_port && state->app.slot != key.slot)
+			return TC_ACT_UNSPEC;
 		if (state && state->to_port && !state->hold)
-			return smc_redirect_of(skb, key.slot, state, sk);
+			return smc_redirect_of(skb, &key, state, sk);
 	} else {
 		sk = 0;
 	}

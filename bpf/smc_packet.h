@@ -95,7 +95,7 @@ static __always_inline bool smc_parse(struct __sk_buff *skb, __u32 slot, __u32 m
 	__u8 *source = outgoing ? packet->tuple.local_ip : packet->tuple.remote_ip;
 	__u8 *destination = outgoing ? packet->tuple.remote_ip : packet->tuple.local_ip;
 	struct tcphdr tcp;
-	__u32 ip_len;
+	__u32 ip_len, total, end = skb->len;
 
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		struct iphdr ip;
@@ -106,6 +106,7 @@ static __always_inline bool smc_parse(struct __sk_buff *skb, __u32 slot, __u32 m
 		smc_map_v4(source, ip.saddr);
 		smc_map_v4(destination, ip.daddr);
 		ip_len = ip.ihl * 4;
+		total = bpf_ntohs(ip.tot_len);
 		packet->ip_options = ip.ihl != 5;
 		packet->ttl = ip.ttl;
 		packet->tos = ip.tos;
@@ -118,6 +119,7 @@ static __always_inline bool smc_parse(struct __sk_buff *skb, __u32 slot, __u32 m
 		smc_map_v6(source, &ip.saddr);
 		smc_map_v6(destination, &ip.daddr);
 		ip_len = sizeof(ip);
+		total = ip.payload_len ? sizeof(ip) + bpf_ntohs(ip.payload_len) : 0;
 		packet->ip_options = false;
 		packet->ttl = ip.hop_limit;
 		packet->tos = ip.priority << 4 | ip.flow_lbl[0] >> 4;
@@ -130,9 +132,12 @@ static __always_inline bool smc_parse(struct __sk_buff *skb, __u32 slot, __u32 m
 	if (bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
 		return false;
 	packet->tcp_len = tcp.doff * 4;
-	if (packet->tcp_len < sizeof(tcp) || packet->tcp_at + packet->tcp_len > skb->len)
+	/* a short frame arrives with padding; BIG TCP has no length */
+	if (!outgoing && total && mac_len + total < end)
+		end = mac_len + total;
+	if (packet->tcp_len < sizeof(tcp) || packet->tcp_at + packet->tcp_len > end)
 		return false;
-	packet->payload = skb->len - packet->tcp_at - packet->tcp_len;
+	packet->payload = end - packet->tcp_at - packet->tcp_len;
 	packet->tuple.local_port = bpf_ntohs(outgoing ? tcp.source : tcp.dest);
 	packet->tuple.remote_port = bpf_ntohs(outgoing ? tcp.dest : tcp.source);
 	packet->tuple.slot = slot;

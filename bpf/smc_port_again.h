@@ -12,15 +12,22 @@
 /*
  * Whether this is the challenge ACK for a SYN from the network (RFC 9293 section 3.10.7.4, RFC 5961). It must reach the
  * client, whose reset then ends the application's socket. Another bare ACK that is taken for it is no loss: the leg
- * receives a later ACK, or retransmits.
+ * receives a later ACK, or retransmits. The same packet leaves by each device of a stack, a bridge and its port for
+ * example.
  */
-static __always_inline bool smc_is_challenge(struct __sk_buff *skb, __u32 slot, struct smc_sock *app)
+static __always_inline bool smc_is_challenge(struct __sk_buff *skb, const struct smc_device_key *device,
+					     struct smc_sock *app)
 {
 	struct smc_packet packet = {};
 
+	if (!app->awaits_challenge && (!app->challenge_by || app->challenge_by == device->ifindex))
+		return false;
 	app->awaits_challenge = 0;
-	return bpf_ktime_get_ns() - app->challenge_ns < SMC_CHALLENGE_NS &&
-	       smc_parse(skb, slot, app->mac_len, true, &packet) && smc_is_bare_ack(&packet);
+	if (bpf_ktime_get_ns() - app->challenge_ns >= SMC_CHALLENGE_NS ||
+	    !smc_parse(skb, device->slot, app->mac_len, true, &packet) || !smc_is_bare_ack(&packet))
+		return false;
+	app->challenge_by = device->ifindex;
+	return true;
 }
 
 /* Expects a challenge ACK if this SYN from the network is for a connection that an application behind a leg has. */
@@ -41,6 +48,7 @@ static __always_inline void smc_expect_challenge(struct __sk_buff *skb, const st
 	if (state && state->role == SMC_ROLE_APP && now - state->challenge_ns > SMC_CHALLENGE_EVERY_NS) {
 		state->challenge_ns = now;
 		state->awaits_challenge = 1;
+		state->challenge_by = 0;
 	}
 	bpf_sk_release(skc);
 }

@@ -91,7 +91,7 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 	if (state->role == SMC_ROLE_APP)
 		smc_leave_hairpin(state, cookie);
 	bpf_map_delete_elem(&smc_tuned, &cookie);
-	tcp = smc_is_tuned(state) ? bpf_skc_to_tcp_sock(sk) : 0;
+	tcp = bpf_skc_to_tcp_sock(sk);
 	if (tcp && state->control[0] && smc_is_reno((struct inet_connection_sock *)tcp)) {
 		__builtin_memcpy(before, state->control, sizeof(before));
 		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, before, sizeof(before));

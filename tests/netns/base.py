@@ -111,6 +111,17 @@ class TwoNodes(unittest.TestCase):
             for node in self.lab.nodes.values():
                 print(f"--- agent {node.name}\n{node.agent_log()[-5000:]}", file=sys.stderr)
 
+    def use_bridge(self, node):
+        """The node's device becomes a port of a bridge, which has its IPv4 address: packets pass both devices."""
+        for step in (
+            ["link", "add", "br0", "type", "bridge"],
+            ["addr", "flush", "dev", node.device],
+            ["link", "set", node.device, "master", "br0"],
+            ["addr", "add", f"{node.ip4}/24", "dev", "br0"],
+            ["link", "set", "br0", "up"],
+        ):
+            node.run(["ip", *step], check=True)
+
     def start_agents(self, **overrides):
         self.a.start_agent(**overrides)
         self.b.start_agent(**overrides)

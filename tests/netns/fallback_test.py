@@ -387,6 +387,15 @@ print('slow' if took > 2.5 else 'in time')
         self.assertEqual(self.a.agent.decisions()["SMC_ANSWER_ECHOED"], 1)
         self.assertEqual([data for _, data in self.heard(peer)], [b"GET /"])  # and not one byte of CLC
 
+    def test_a_peer_that_echoes_unknown_options_through_a_bridge(self):
+        """The answer passes two devices. Its request is over at the first one, so it must not be taken for unasked."""
+        self.use_bridge(self.a)
+        self.a.start_agent()
+        self.peer("echo")
+        self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
+        decisions = self.a.agent.decisions()
+        self.assertEqual([decisions[d] for d in ("SMC_ANSWER_ECHOED", "SMC_ANSWER_UNASKED")], [1, 0])
+
     def test_a_peer_that_has_the_option_but_never_answers(self):
         self.a.start_agent(smc={"step_timeout_ms": 500})
         peer = self.peer(SMC_OPTION)

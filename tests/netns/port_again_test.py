@@ -114,6 +114,13 @@ class PortAgain(TwoNodes):
         self.assertEqual(self.again(7001, "close", before=self.forgotten), "hello")
         self.assertEqual(self.again(7002, "close", before=self.forgotten, plain=True), "hello")
 
+    def test_a_challenge_ack_passes_every_device_of_a_stack(self):
+        """The server's leg is still there, because its application does not read, and the client's socket is not."""
+        self.use_bridge(self.b)
+        self.start_agents()
+        self.assertEqual(self.again(7001, "fill 400000", "reset"), "hello")
+        self.assertEqual(self.again(7002, "fill 400000", "reset", plain=True), "hello")
+
     def queued(self, port):
         """Bytes that the client's leg has not read, and bytes of the client that the leg has not acknowledged."""
         leg = ["dst", self.b.ip4, "and", "dport", "=", ":5001", "and", "sport", "!=", f":{port}"]

@@ -211,11 +211,7 @@ class Steering(TwoNodes):
         self.assertEqual(self.a.agent.totals(), {})
 
     def test_a_bridge_and_its_port_see_one_syn(self):
-        sh("ip", "-n", self.a.netns, "link", "add", "br0", "type", "bridge")
-        sh("ip", "-n", self.a.netns, "addr", "flush", "dev", self.a.device)
-        sh("ip", "-n", self.a.netns, "link", "set", self.a.device, "master", "br0")
-        sh("ip", "-n", self.a.netns, "addr", "add", f"{self.a.ip4}/24", "dev", "br0")
-        sh("ip", "-n", self.a.netns, "link", "set", "br0", "up")
+        self.use_bridge(self.a)
         self.a.start_agent()
         self.serve()
         for _ in range(2):
@@ -227,6 +223,15 @@ class Steering(TwoNodes):
         self.b.start_agent()
         self.assertAtOnce(self.connect())
         self.assertPath(self.a, "smcd")
+
+    def test_a_syn_is_judged_by_its_first_device_alone(self):
+        """A request belongs to that device. On a lower one the judgement might be another."""
+        self.use_bridge(self.a)
+        self.a.start_agent(policy={"default": "allow", "rules": [{"name": "not", "action": "deny", "ports": ["5000"]}]})
+        self.serve()
+        for _ in range(3):
+            self.assertTrue(self.connect()["ok"])
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_DENIED"], 3)
 
     def test_a_server_with_three_devices_on_top_of_each_other_hears_one_syn(self):
         stack = [
