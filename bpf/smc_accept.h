@@ -101,8 +101,8 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 	}
 	decision = smc_decide_inbound(&subject);
 	/* a trial (smc_short_lived.h) begins with a CLC socket's SYN; a request of an agent (port 0) may precede it */
-	if (decision == SMC_IN_SHORT_LIVED ||
-	    (decision == SMC_IN_STEERED && inbound->ifindex == skb->ifindex && (!options->own || options->own_port)))
+	if (inbound->ifindex == skb->ifindex &&
+	    (decision == SMC_IN_SHORT_LIVED || (decision == SMC_IN_STEERED && (!options->own || options->own_port))))
 		smc_note_short_lived(subject.known, decision == SMC_IN_SHORT_LIVED);
 	inbound->smcd = subject.smcd;
 	if (skc)
@@ -149,7 +149,8 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 /*
  * A SYN from the network: notes it in smc_inbound if sk_lookup shall hand it to the agent. A SYN passes each device of
  * a stack, the port of a bridge and the bridge for example, from the lowest one up. If its sequence number is known,
- * it is a retransmission only there, or after SMC_STACK_NS. Each device has to agree.
+ * it is a retransmission only there, or after SMC_STACK_NS. The last device decides: only there is it known which
+ * listener the SYN is for.
  */
 static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -184,6 +185,11 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	decision = smc_decide_syn(skb, packet, &options, &inbound);
 	if (!options.smc && decision != SMC_IN_SAME_AGENT)
 		return TC_ACT_UNSPEC; /* without option 254 it is no request to another agent */
+	/* this SYN has begun a trial (smc_short_lived.h) on the device below: others are left to TCP since then */
+	if (decision == SMC_IN_SHORT_LIVED && inbound.ifindex != skb->ifindex) {
+		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
+		return TC_ACT_UNSPEC;
+	}
 	if (before.since_ns && decision != SMC_IN_STEERED && inbound.ifindex == skb->ifindex) {
 		/* a retransmission: the agent has answered the SYN already, and CLC follows */
 		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);

@@ -42,7 +42,7 @@ static __always_inline bool smc_is_wrapped(struct __sk_buff *skb)
 	return (skb->protocol != bpf_htons(ETH_P_IP) && skb->protocol != bpf_htons(ETH_P_IPV6)) ||
 	       bpf_skb_load_bytes_relative(skb, at, &protocol, sizeof(protocol), BPF_HDR_START_NET) ||
 	       protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6 || protocol == IPPROTO_GRE ||
-	       protocol == IPPROTO_UDP;
+	       protocol == IPPROTO_UDP || protocol == SMC_IPPROTO_L2TP;
 }
 
 /* A packet of a leg that is not held back, or of the application at its other end. */

@@ -36,11 +36,11 @@ static __always_inline bool smc_rewrite(struct __sk_buff *skb, __u32 mac_len, __
 	} ports, turned;
 
 	if (!v6) {
-		__u8 first;
+		__u8 head[10]; /* up to the protocol */
 
-		if (bpf_skb_load_bytes(skb, mac_len, &first, 1))
+		if (bpf_skb_load_bytes(skb, mac_len, head, sizeof(head)) || head[9] != IPPROTO_TCP)
 			return false;
-		tcp_at = mac_len + (first & 15) * 4;
+		tcp_at = mac_len + (head[0] & 15) * 4;
 	} else {
 		tcp_at = smc_tcp_behind(skb, mac_len);
 	}

@@ -22,6 +22,7 @@ constexpr std::uint32_t kLittle = 4 * 1024;
 constexpr std::uint32_t kSmall = 16 * 1024;
 
 constexpr std::chrono::milliseconds kLongestAskPause = std::chrono::minutes(1);
+constexpr std::chrono::milliseconds kOptionsAfter = std::chrono::seconds(1);  // see set_late_options()
 
 // An application that has set SO_SNDBUF relies on being blocked by it, so no more bytes than that wait for the peer.
 std::uint32_t window_of(const SmcConnection::Parts& parts) {
@@ -126,6 +127,7 @@ bool SmcConnection::run(TimePoint now) {
             poller_->was_interactive(*this);
         }
         more |= look_for_idleness(now);
+        set_late_options(now);
         pass_keepalive_on();
     }
     if (!ended() && last_words_) {
@@ -217,7 +219,7 @@ void SmcConnection::wake_up(TimePoint now) {
 // True: there is something to publish, so another run() is needed.
 bool SmcConnection::look_for_idleness(TimePoint now) {
     if (idle_check_ == kNever) {
-        idle_check_ = moved_ != 0 || leg_ended_ || !clc_kept_ ? now + parts_.idle : kNever;
+        idle_check_ = moved_ != 0 ? now + parts_.idle : kNever;
     } else if (now >= idle_check_) {
         const std::uint64_t sent = stats->bytes_sent.load(std::memory_order_relaxed);
         waits_ = !flow_.sending().drained();
@@ -229,16 +231,26 @@ bool SmcConnection::look_for_idleness(TimePoint now) {
         if (idle) {
             parts_.transport->idle();
         }
-        // Most connections end before these options matter, so they are spared the system calls.
+        return waits_ && !parts_.transport->reads_peer_memory() && ask_who_stands_still(now);
+    }
+    return false;
+}
+
+// Most connections end before these options matter, so they are spared the system calls.
+void SmcConnection::set_late_options(TimePoint now) {
+    if (ended() || last_words_ || (clc_kept_ && !leg_ended_)) {
+        options_at_ = kNever;
+    } else if (options_at_ == kNever) {
+        options_at_ = now + kOptionsAfter;
+    } else if (now >= options_at_) {
+        options_at_ = kNever;
         if (!std::exchange(clc_kept_, true)) {
             parts_.clc->keep_alive();
         }
         if (std::exchange(leg_ended_, false)) {
             parts_.leg->look_for_its_end();
         }
-        return waits_ && !parts_.transport->reads_peer_memory() && ask_who_stands_still(now);
     }
-    return false;
 }
 
 // If a peer has consumed nothing for a while, its application may just not read. But after changes of links, Linux

@@ -3,6 +3,7 @@
 // transport. The invariants are stated with the flow (smc/flow/flow.h).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -47,7 +48,7 @@ class SmcConnection final : public ConnectionTask {
         return last_words_ || may_have_news_ ? kNever : parts_.transport->news_since();
     }
     [[nodiscard]] TimePoint deadline() const override {
-        return last_words_ ? last_words_->deadline() : std::min(flow_.next_deadline(), idle_check_);
+        return last_words_ ? last_words_->deadline() : std::min({flow_.next_deadline(), idle_check_, options_at_});
     }
 
  private:
@@ -67,6 +68,7 @@ class SmcConnection final : public ConnectionTask {
     void speak_last_words(TimePoint now);
     bool look_for_idleness(TimePoint now);
     bool ask_who_stands_still(TimePoint now);
+    void set_late_options(TimePoint now);
     void pass_keepalive_on();
     void show() const;
 
@@ -80,8 +82,9 @@ class SmcConnection final : public ConnectionTask {
     std::uint32_t moved_ = 0;   // bytes moved in this run
     std::uint32_t bytes_per_run_ = 0;
     TimePoint idle_check_ = kNever;                 // the next idle check; kNever: none until bytes are moved
-    bool clc_kept_ = false;                         // ClcSocket::keep_alive() was called; else the next check does
-    bool leg_ended_ = false;                        // the next check calls Leg::look_for_its_end()
+    TimePoint options_at_ = kNever;                 // when set_late_options() has something to do
+    bool clc_kept_ = false;                         // ClcSocket::keep_alive() was called
+    bool leg_ended_ = false;                        // Leg::look_for_its_end() is to be called
     std::uint64_t sent_at_check_ = 0;               // bytes sent until the last check
     std::uint64_t consumed_at_check_ = UINT64_MAX;  // the peer's consumer cursor at the last check
     TimePoint ask_at_{};                            // when to ask for that cursor next

@@ -56,6 +56,7 @@ class Unheard final : public Transport {
 struct Alone {
     std::vector<cdc::Producer> published;
     SocketPair leg = tcp_pair(), clc = tcp_pair();
+    const int clc_fd = clc.b.get();
     std::unique_ptr<Unheard> made = std::make_unique<Unheard>(published);
     Unheard& transport = *made;
     SmcConnection connection;
@@ -65,7 +66,8 @@ struct Alone {
         : connection(1, std::make_shared<ConnectionStats>(), parts(idle)) {}
     SmcConnection::Parts parts(std::chrono::milliseconds idle) {
         SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
-                                   std::make_unique<SocketClc>(of_agent(std::move(clc.b))), std::move(made)};
+                                   std::make_unique<SocketClc>(of_agent(std::move(clc.b)), std::chrono::seconds(77)),
+                                   std::move(made)};
         if (idle.count() != 0) {
             parts.idle = idle;
         }
@@ -105,6 +107,26 @@ TEST_CASE("connection__takes_the_peers_news_when_it_hears_of_them") {
     CHECK_FALSE(connection.run({}));
     CHECK(is_readable(leg.a.get()));
     connection.abort(Reason::kStopped);
+}
+
+TEST_CASE("connection__has_keepalive_when_it_lasts_although_nothing_moves") {
+    Alone a;
+    const auto option = [&](int level, int which) {
+        int value = -1;
+        socklen_t length = sizeof value;
+        REQUIRE(::getsockopt(a.clc_fd, level, which, &value, &length) == 0);
+        return value;
+    };
+    REQUIRE(a.connection.start(a.poller));
+    (void)a.connection.run({});
+    CHECK(option(SOL_SOCKET, SO_KEEPALIVE) == 0);
+    const TimePoint due = a.connection.deadline();
+    REQUIRE(due != kNever);
+    (void)a.connection.run(due);
+    CHECK(option(SOL_SOCKET, SO_KEEPALIVE) == 1);
+    CHECK(option(IPPROTO_TCP, TCP_KEEPIDLE) == 77);
+    CHECK(a.connection.deadline() == kNever);
+    a.connection.abort(Reason::kStopped);
 }
 
 // The memory of a machine that stood still for long belongs to others (datapath/ivshmem/area.h, A5).

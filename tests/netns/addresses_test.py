@@ -148,7 +148,8 @@ class Addresses(TwoNodes):
             ports = {int(own.rsplit(":", 1)[1]) for own, _ in here}
             self.assertEqual(ports, {client[1] for client, _ in seen})
             for client in clients:
-                client.communicate(timeout=10)
+                client.communicate()
+            wait_for("the server's sockets to go", lambda: not self.in_ss(self.b, "sport = :5000"))
             return {(client[0], *server) for client, server in seen}, len(ports)
 
         self.same(scene)

@@ -92,7 +92,12 @@ print(right, *wrong, flush=True)
 
 
 # A configuration with long timeouts: every connection is accelerated, even on a busy machine.
-TIME_ENOUGH = {"fallback": {"budget_ms": 10000}, "times": {"stale_ms": 10000, "standstill_ms": 10000}}
+TIME_ENOUGH = {
+    "fallback": {"budget_ms": 10000},
+    "smc": {"step_timeout_ms": 10000},
+    # The bypass is tried once, and with time enough: later trials have sockets of their own in its tables.
+    "times": {"stale_ms": 10000, "standstill_ms": 10000, "trial_ms": 500, "retrial_ms": 86400000},
+}
 
 
 class TwoNodes(unittest.TestCase):
@@ -121,6 +126,11 @@ class TwoNodes(unittest.TestCase):
             ["link", "set", "br0", "up"],
         ):
             node.run(["ip", *step], check=True)
+
+    def know(self, *cgroups):
+        """Waits until a's agent knows cgroups that were made since it started: until then their programs have TCP."""
+        ids = {os.stat(cgroup).st_ino for cgroup in cgroups}
+        wait_for("the agent to know the cgroups", lambda: ids <= {e["key"] for e in self.table(self.a, "smc_cgroups")})
 
     def start_agents(self, **overrides):
         self.a.start_agent(**overrides)

@@ -234,7 +234,7 @@ class Bounds(TwoNodes):
             self.assertLess(self.processor_time(agent.pid) - began, 0.5)
         self.assertTrue(self.connect()["ok"])
         resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, before)
-        wait_for("the agent to look for cgroups", lambda: agent.status()["namespaces"][0]["ipv4"])
+        self.know(f"{self.a.cgroup}/one-more")
         self.assertNotIn("closed", self.a.agent_log())
         self.assertEqual(
             agent.decisions()["SMC_OUT_NOT_ENROLLED"], strangers

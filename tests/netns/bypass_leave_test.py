@@ -88,7 +88,7 @@ class Leave(Pairs):
         pair = Pair(self)
         pair.ask(pair.server, "polled", edges=False)
         pair.exchange(PROOF)
-        wait_for("both to be members", lambda: self.states() == [MEMBER] * 2, 30)
+        self.wait_until_members()
 
     def test_a_connection_that_is_half_closed_takes_no_place(self):
         self.begin()

@@ -100,13 +100,12 @@ print('held', flush=True); time.sleep(3600)"""
     def connects_until(self, condition):
         """Connects again and again until the condition holds, and prints the time of the slowest."""
         slowest, count, end = 0.0, 0, time.monotonic() + 120
-        while time.monotonic() < end and not condition():
+        while count == 0 or (time.monotonic() < end and not condition()):
             began = time.monotonic()
             self.assertTrue(self.connect()["ok"])
             slowest, count = max(slowest, time.monotonic() - began), count + 1
         print(f"{self._testMethodName}: {count} connects, the slowest took {slowest:.3f} s", file=sys.stderr)
         self.assertTrue(condition())
-        self.assertGreater(count, 0)
         self.assertPath(self.a, "smcd", at_least=(count + 1) // 2)
 
     def test_many_new_namespaces_are_nobody_elses_business(self):
@@ -145,6 +144,7 @@ print('held', flush=True); time.sleep(3600)"""
         self.serve()
         other = f"{self.a.cgroup}/other"
         os.makedirs(other)
+        self.know(other)
         self.hold(self.a, 3)  # a cgroup may have two of them
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 2})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_CGROUP_FULL"], 1)

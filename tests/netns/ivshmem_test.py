@@ -134,7 +134,7 @@ class Ivshmem(TwoNodes):
                 self.assertTrue(self.connect()["ok"])
                 return self.a.agent.totals().get(("smcd", "none"), 0) > before
 
-            wait_for("SMC-D again", again, timeout=30)
+            wait_for("SMC-D again", again)
             self.transfer(1)
 
     def test_the_fabric_that_reaches_the_peer_is_taken(self):
@@ -300,11 +300,11 @@ class Ivshmem(TwoNodes):
             block = int(two["smcd"]["token"], 16) & 0xFFFF
             file.seek(data + block * 65536 + 4096 + 8)  # where its peer writes its producer cursor
             file.write(b"\xff" * 8)
-        wait_for("it to end", lambda: [c["id"] for c in self.a.agent.connections()] == [one["id"]], timeout=20)
         answers = []
-        for talker in talkers:
+        for talker in talkers:  # what is written without a doorbell is found when the connection is used
             self.tell(talker, "y" * 50_000)
             answers.append(self.hear(talker))
+        wait_for("it to end", lambda: [c["id"] for c in self.a.agent.connections()] == [one["id"]])
         self.assertEqual(sorted(answer[:5] for answer in answers), ["error", "yyyyy"])
         self.assertIn("y" * 50_000, answers)
 
@@ -375,7 +375,8 @@ class Ivshmem(TwoNodes):
         self.start()
         self.serve()
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.agent.totals().get(("smcd", "none"), 0), 0)
+        self.assertGreater(self.a.agent.decisions()["SMC_OUT_ASKED"], 0)
+        self.assertEqual({path for path, _ in self.a.agent.totals()}, {"fallback"})
 
 
 if __name__ == "__main__":

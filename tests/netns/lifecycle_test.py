@@ -237,7 +237,7 @@ while True:
                 wait_for("hairpins to be swept", lambda: not self.table(self.a, "smc_hairpins"))
                 with open(f"/proc/{self.a.agent.pid}/task/{self.a.agent.pid}/children") as children:
                     os.kill(int(children.read()), signal.SIGTERM)
-                self.assertEqual(self.a.agent.process.wait(10), 0)
+                self.assertEqual(self.a.agent.process.wait(60), 0)
 
     def test_a_second_agent_is_kept_out(self):
         self.a.start_agent()

@@ -230,7 +230,8 @@ for before, behind in (([[25, 16384]], []), ([], [[13, 'cubic']])):
         without = self.lab.node("without")
         self.lab.link(self.a, without)
         self.serve_on("0.0.0.0", node=without)
-        wait_for("the new device", lambda: self.a.agent.prepared() == 1)
+        devices = lambda: self.a.agent.status()["namespaces"][0]["devices"]
+        wait_for("the new device", lambda: self.a.device in devices())
         self.assertEqual(self.ends(without.ip4, node=self.a)[0], [BBR, LONG])
         self.assertEqual(self.a.agent.decisions()["SMC_TUNED"], 0)
 

@@ -270,7 +270,7 @@ class Loss(TwoNodes):
         self.start_agents()
         server = self.start(WAITER)
         self.program(self.a, PATIENT, self.b.ip4, "[]", 0, says="ready")
-        self.assertPath(self.b, "smcd")
+        wait_for("the server's agent to have it", lambda: ("smcd", "none") in self.b.agent.totals())
         self.a.run(["sysctl", "-w", f"net.ipv4.conf.{self.a.device}.arp_ignore=8"], check=True)
         self.b.run(["ip", "neigh", "del", self.a.ip4, "dev", self.b.device], check=True)
         self.a.agent.send_signal(signal.SIGKILL)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Routes and devices change under established connections, which go on as those without an agent do."""
 import itertools
+import json
 import unittest
 
 from base import TALK, TIME_ENOUGH, TwoNodes
@@ -43,6 +44,13 @@ class Moves(TwoNodes):
         for node, device, address in ((self.a, one, ip), (self.b, other, other_ip)):
             sh("ip", "-n", node.netns, "addr", "add", f"{address}/24", "dev", device)
         self.set_link(link, "up")
+        for node in (self.a, self.b):
+            if node.agent:
+                (made,) = json.loads(node.run(["ip", "-j", "link", "show", self.links[link][node.name][0]]).stdout)
+                served = lambda node=node: {entry["key"]["ifindex"] for entry in self.table(node, "smc_devices")}
+                wait_for(
+                    "the new device to have programs", lambda made=made, served=served: made["ifindex"] in served()
+                )
 
     def changes(self):
         """What is done, step by step."""

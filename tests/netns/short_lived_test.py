@@ -93,6 +93,14 @@ class ShortLived(Greeting):
 
     def test_longer_ones_to_a_server_are_smc_again(self):
         """The client does not know any more that the server speaks SMC, so it sends a request before."""
+        self.longer_ones_to_a_server()
+
+    def test_longer_ones_to_a_server_on_a_bridge_are_smc_again(self):
+        """The SYN of a trial passes two devices, and is one trial."""
+        self.use_bridge(self.b)
+        self.longer_ones_to_a_server()
+
+    def longer_ones_to_a_server(self):
         self.start(a=True, b=False)
         self.connect_until(self.is_left(self.b, "SMC_IN_SHORT_LIVED"))
 

@@ -105,9 +105,11 @@ struct Group {
             driver->use(number, links.at(number));
         }
     }
-    void peer_says(std::uint8_t link, std::uint16_t sequence, std::uint8_t flags = 0, std::uint32_t produced = 0) {
+    void peer_says(std::uint8_t link, std::uint16_t sequence, std::uint8_t flags = 0, std::uint32_t produced = 0,
+                   std::uint8_t state = 0) {
         cdc::Message message;
         message.producer.count = produced;
+        message.state = state;
         message.token = kToken;
         message.sequence = sequence;
         message.flags = flags;
@@ -183,6 +185,36 @@ TEST_CASE("group_driver__a_connection_that_is_moved_without_a_validation_goes_on
     group.run(2);
     CHECK_FALSE(connection.ended());
     CHECK(connection.receiver->inbox.latest().sequence == 9);
+}
+
+TEST_CASE("group_driver__what_comes_late_over_a_link_that_was_left_does_not_spoil_the_validation_C4") {
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    group.peer_says(1, 1, 0, 100);
+    group.run(1);
+    group.peer_says(2, 1, cdc::kFailoverValidation);
+    group.run(2);
+    group.peer_says(1, 2, 0, 200);
+    group.run(1);
+    group.peer_says(2, 5, 0, 500);  // what the peer had sent after message 1 is sent again, under new numbers
+    group.run(2);
+    CHECK_FALSE(connection.ended());
+    CHECK(connection.receiver->inbox.latest().sequence == 5);
+}
+
+TEST_CASE("group_driver__the_last_message_of_a_peer_counts_although_others_before_it_were_lost_C2") {
+    Group group;
+    const auto rmbes = std::make_shared<Counted>();
+    Connection connection(*group.driver, kToken, 1);
+    group.peer_says(1, 1, 0, 100);
+    group.run(1);
+    group.peer_says(2, 4, 0, 400);
+    group.run(2);
+    REQUIRE(connection.reason == Reason::kDataLost);
+    group.driver->linger(kToken, Element(rmbes, 0, {}));
+    group.peer_says(2, 5, 0, 400, cdc::kAbnormalClose);
+    group.run(2);
+    CHECK(rmbes->free == 1);
 }
 
 TEST_CASE("group_driver__connections_leave_a_link_that_is_retired_and_no_other_one") {
