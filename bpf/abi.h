@@ -210,9 +210,9 @@ struct smc_config {
 };
 
 struct smc_heartbeat {
-	__u64 ktime_ns; /* CLOCK_MONOTONIC; too old: the agent hangs or is gone */
-	__u32 steer;    /* 0: the agent runs but takes no new connections (Agent::obstacle() says why) */
-	__u32 roce;     /* there is a RoCE device for SMC-R */
+	__u64 ktime_ns;  /* CLOCK_MONOTONIC; too old: the agent hangs or is gone */
+	__u32 accepting; /* 0: the agent runs but takes no new connections (Agent::obstacle() says why) */
+	__u32 roce;      /* there is a RoCE device for SMC-R */
 };
 
 /* One CIDR and port range of one configured rule. First match in order decides. */
@@ -403,14 +403,14 @@ struct smc_inbound {
 	__u32 bound_device; /* the listener's */
 	__u64 cgroup;       /* the listener's */
 	struct smc_buffers buffers;
-	__u8 peer_speaks; /* the client's agent announces on a new link that its application is connected */
-	__u8 cookie;      /* answered by a SYN cookie, so the listener keeps no state of it */
-	__u8 smcd;        /* SMC-D with another agent of this kernel may be accepted */
-	__u8 again;       /* how often the SYN was sent again, counted up to SMC_ANSWER_LOST_SYNS */
-	__be32 isn;       /* sequence number of the SYN */
-	__u8 bare;        /* the SYN was sent again without options: it is no request any more */
-	__u8 asking;      /* the kernel has asked this agent's program for the options of the SYN-ACK */
-	__u8 tos;         /* of the SYN */
+	__u8 peer_speaks;  /* the client's agent announces on a new link that its application is connected */
+	__u8 syncookie;    /* answered by a SYN cookie, so the listener keeps no state of it */
+	__u8 smcd;         /* SMC-D with another agent of this kernel may be accepted */
+	__u8 again;        /* how often the SYN was sent again, counted up to SMC_ANSWER_LOST_SYNS */
+	__be32 isn;        /* sequence number of the SYN */
+	__u8 bare;         /* the SYN was sent again without options: it is no request any more */
+	__u8 callback_ran; /* the kernel has asked this agent's program for the options of the SYN-ACK */
+	__u8 tos;          /* of the SYN */
 	__u8 pad;
 	__u32 ifindex; /* the device that heard the SYN first: the lowest one */
 };

@@ -174,7 +174,7 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	smc_expect_challenge(skb, packet);
 	if (!options.smc && !options.own) {
 		/* the CLC listener's half-open connection still answers it: perhaps only its last SYN-ACK was lost */
-		if (before.since_ns && !before.cookie) {
+		if (before.since_ns && !before.syncookie) {
 			before.again += inbound.ifindex == skb->ifindex && before.again < SMC_ANSWER_LOST_SYNS;
 			before.bare = 1;
 			before.since_ns = bpf_ktime_get_ns();
@@ -194,8 +194,8 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 		/* a retransmission: the agent has answered the SYN already, and CLC follows */
 		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
 	} else if (decision == SMC_IN_STEERED) {
-		inbound.cookie = before.cookie;
-		inbound.asking = before.asking;
+		inbound.syncookie = before.syncookie;
+		inbound.callback_ran = before.callback_ran;
 		inbound.again = before.again + (before.since_ns && inbound.ifindex == skb->ifindex &&
 						before.again < SMC_ANSWER_LOST_SYNS);
 		inbound.since_ns = bpf_ktime_get_ns();
@@ -254,7 +254,7 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 	sk = bpf_map_lookup_elem(&smc_clc, &key);
 	/* The agent is gone. The application's listener gets a SYN, but not the ACK of a SYN cookie: CLC follows it. */
 	if (!sk)
-		return inbound->cookie ? SK_DROP : SK_PASS;
+		return inbound->syncookie ? SK_DROP : SK_PASS;
 	/* not another listener of its port: any process of its user could have opened one */
 	bpf_sk_assign(ctx, sk, BPF_SK_LOOKUP_F_NO_REUSEPORT);
 	bpf_sk_release(sk);

@@ -50,7 +50,7 @@ static __always_inline void smc_hear_reset(const struct smc_packet *packet)
 	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 
 	/* the client resets a request that was answered by a SYN cookie: no other packet follows */
-	if (inbound && inbound->cookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
+	if (inbound && inbound->syncookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
 		bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	if (request && request->state < SMC_REQUEST_HELD && bpf_ntohl(packet->ack) == bpf_ntohl(request->isn) + 1)
 		smc_end_request(&packet->tuple, request);

@@ -58,7 +58,7 @@ static __always_inline bool smc_check_agent_stale(struct smc_subject *s)
 
 static __always_inline bool smc_check_agent_full(struct smc_subject *s)
 {
-	return s->agent == SMC_AGENT_FULL;
+	return s->agent == SMC_AGENT_NOT_ACCEPTING;
 }
 
 static __always_inline bool smc_check_netns_unknown(struct smc_subject *s)

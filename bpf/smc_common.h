@@ -94,7 +94,7 @@ static __always_inline bool smc_tuple_of(struct bpf_sock_ops *ctx, struct smc_tu
 /* How long an entry of smc_inbound stays valid for the packets that follow the SYN. */
 static __always_inline __u64 smc_inbound_life(const struct smc_inbound *inbound)
 {
-	return inbound->cookie ? SMC_COOKIE_NS : inbound->again ? SMC_ANSWER_LOST_NS : SMC_INBOUND_NS;
+	return inbound->syncookie ? SMC_COOKIE_NS : inbound->again ? SMC_ANSWER_LOST_NS : SMC_INBOUND_NS;
 }
 
 static __always_inline bool smc_is_leg(const struct smc_sock *state)
@@ -114,7 +114,7 @@ static __always_inline const struct smc_config *smc_get_config(void)
 	return bpf_map_lookup_elem(&smc_config, &zero);
 }
 
-enum smc_agent_state { SMC_AGENT_STALE, SMC_AGENT_FULL, SMC_AGENT_SERVES };
+enum smc_agent_state { SMC_AGENT_STALE, SMC_AGENT_NOT_ACCEPTING, SMC_AGENT_SERVES };
 
 static __always_inline enum smc_agent_state smc_agent(const struct smc_config *config)
 {
@@ -128,7 +128,7 @@ static __always_inline enum smc_agent_state smc_agent(const struct smc_config *c
 	last = *(const volatile __u64 *)&beat->ktime_ns;
 	if (bpf_ktime_get_ns() - last >= config->heartbeat_max_age_ns)
 		return SMC_AGENT_STALE;
-	return beat->steer ? SMC_AGENT_SERVES : SMC_AGENT_FULL;
+	return beat->accepting ? SMC_AGENT_SERVES : SMC_AGENT_NOT_ACCEPTING;
 }
 
 /* The heartbeat of an agent that was killed stays valid for a while, but its listeners are gone at once. */

@@ -49,7 +49,7 @@ static __always_inline bool smc_is_wrapped(struct __sk_buff *skb)
 static __always_inline int smc_redirect_of(struct __sk_buff *skb, const struct smc_device_key *device,
 					   struct smc_sock *state, const struct bpf_sock *sk)
 {
-	if (smc_is_wrapped(skb) || smc_is_challenge(skb, device, state))
+	if (smc_is_wrapped(skb) || smc_lets_challenge_pass(skb, device, state))
 		return TC_ACT_UNSPEC;
 	if (state->role == SMC_ROLE_APP && (sk->state == BPF_TCP_CLOSE_WAIT || sk->state == BPF_TCP_LAST_ACK))
 		return smc_redirect_behind_fin(skb, device->slot, state, sk->state == BPF_TCP_LAST_ACK);

@@ -48,11 +48,11 @@ static __always_inline void smc_note_cookie(struct bpf_sock_ops *ctx)
 	struct smc_inbound *inbound = smc_inbound_of(ctx);
 
 	if (inbound)
-		inbound->cookie = 1;
+		inbound->syncookie = 1;
 }
 
 /* Notes that the kernel asks for the options of this SYN or SYN-ACK: the socket has its callback flag (smc_flag.h). */
-static __always_inline void smc_note_asking(struct bpf_sock_ops *ctx)
+static __always_inline void smc_note_callback(struct bpf_sock_ops *ctx)
 {
 	struct smc_inbound *inbound;
 	struct smc_sock *state;
@@ -63,7 +63,7 @@ static __always_inline void smc_note_asking(struct bpf_sock_ops *ctx)
 	if (ctx->skb_tcp_flags & SMC_TCP_ACK) {
 		inbound = smc_inbound_of(ctx);
 		if (inbound)
-			inbound->asking = 1;
+			inbound->callback_ran = 1;
 		return;
 	}
 	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
@@ -73,7 +73,7 @@ static __always_inline void smc_note_asking(struct bpf_sock_ops *ctx)
 
 static __always_inline void smc_reserve_options(struct bpf_sock_ops *ctx)
 {
-	smc_note_asking(ctx);
+	smc_note_callback(ctx);
 	if (!smc_writes_options(ctx))
 		return;
 	if ((ctx->skb_tcp_flags & SMC_TCP_ACK) && ctx->args[0] == BPF_WRITE_HDR_TCP_SYNACK_COOKIE)

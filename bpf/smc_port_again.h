@@ -15,8 +15,8 @@
  * receives a later ACK, or retransmits. The same packet leaves by each device of a stack, a bridge and its port for
  * example.
  */
-static __always_inline bool smc_is_challenge(struct __sk_buff *skb, const struct smc_device_key *device,
-					     struct smc_sock *app)
+static __always_inline bool smc_lets_challenge_pass(struct __sk_buff *skb, const struct smc_device_key *device,
+						    struct smc_sock *app)
 {
 	struct smc_packet packet = {};
 

@@ -66,12 +66,12 @@ bool SmcConnection::start(Poller& poller) {
     // The transport first: if something fails after that, the peer can be told. If its link has gone already, the
     // application still gets what has arrived (F8), and the CLC socket is reset by now.
     return parts_.transport->start(poller, sources_[kTransport]) &&
-           (ended() ||
-            (parts_.leg->start(poller, sources_[kLeg]) && (last_words_ || parts_.clc->start(poller, sources_[kClc]))));
+           (ended() || (parts_.leg->start(poller, sources_[kLeg]) &&
+                        (final_delivery_ || parts_.clc->start(poller, sources_[kClc]))));
 }
 
 bool SmcConnection::detach() {
-    if (ended() || last_words_ || !parts_.transport->detach()) {
+    if (ended() || final_delivery_ || !parts_.transport->detach()) {
         return false;
     }
     parts_.leg->detach();
@@ -91,8 +91,8 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
         flow::LegEvents changed = leg_events(events);
         changed.reset = changed.failed && parts_.leg->was_reset();
         flow_.leg_changed(changed);
-        if (last_words_ && parts_.leg->has_more()) {
-            last_words_->application_wrote();
+        if (final_delivery_ && parts_.leg->has_more()) {
+            final_delivery_->application_wrote();
         }
     } else {
         parts_.transport->woken();
@@ -102,7 +102,7 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
 }
 
 bool SmcConnection::look() {
-    if (last_words_ || parts_.transport->news_since() == kNever) {
+    if (final_delivery_ || parts_.transport->news_since() == kNever) {
         return false;
     }
     woken_ = may_have_news_ = true;
@@ -111,13 +111,13 @@ bool SmcConnection::look() {
 
 bool SmcConnection::run(TimePoint now) {
     bool more = false;
-    if (!ended() && !last_words_ && !parts_.transport->stands()) {
+    if (!ended() && !final_delivery_ && !parts_.transport->stands()) {
         abort(Reason::kPeerReset);
-    } else if (!ended() && !last_words_ && peer_is_gone.load(std::memory_order_relaxed)) {
+    } else if (!ended() && !final_delivery_ && peer_is_gone.load(std::memory_order_relaxed)) {
         flow_.peer(parts_.transport->peer());  // F8: the peer may have died before it rang the doorbell
         abort(Reason::kPeerReset);
     }
-    if (!ended() && !last_words_) {
+    if (!ended() && !final_delivery_) {
         wake_up(now);
         follow_send_buffer();
         more = drive_flow(now);
@@ -130,8 +130,8 @@ bool SmcConnection::run(TimePoint now) {
         set_late_options(now);
         pass_keepalive_on();
     }
-    if (!ended() && last_words_) {
-        speak_last_words(now);
+    if (!ended() && final_delivery_) {
+        continue_final_delivery(now);
         more = false;
     }
     show();
@@ -225,7 +225,7 @@ bool SmcConnection::look_for_idleness(TimePoint now) {
         waits_ = !flow_.sending().drained();
         const bool idle = sent == std::exchange(sent_at_check_, sent) && flow_.sending().drained();
         idle_check_ = idle ? kNever : now + parts_.idle;
-        if (ended() || last_words_) {
+        if (ended() || final_delivery_) {
             return false;
         }
         if (idle) {
@@ -238,7 +238,7 @@ bool SmcConnection::look_for_idleness(TimePoint now) {
 
 // Most connections end before these options matter, so they are spared the system calls.
 void SmcConnection::set_late_options(TimePoint now) {
-    if (ended() || last_words_ || (clc_kept_ && !leg_ended_)) {
+    if (ended() || final_delivery_ || (clc_kept_ && !leg_ended_)) {
         options_at_ = kNever;
     } else if (options_at_ == kNever) {
         options_at_ = now + kOptionsAfter;
@@ -274,7 +274,7 @@ bool SmcConnection::ask_who_stands_still(TimePoint now) {
 }
 
 void SmcConnection::pass_keepalive_on() {
-    if (ended() || last_words_) {
+    if (ended() || final_delivery_) {
         return;
     }
     const auto wish = keepalive.take();
@@ -372,7 +372,7 @@ void SmcConnection::abort(Reason reason) {
     if (ended()) {
         return;
     }
-    if (last_words_) {
+    if (final_delivery_) {
         return reset(end_reason_);
     }
     if (reason == Reason::kLinkDown || reason == Reason::kRmbeTakenAgain) {
@@ -391,19 +391,19 @@ void SmcConnection::finish(const flow::End& end) {
     using How = flow::End::How;
     How how = end.how;
     if (how == How::kDeliver) {
-        last_words_.emplace(flow_.receiving(), parts_.transport->receive_ring(), end, parts_.close_timeout);
+        final_delivery_.emplace(flow_.receiving(), parts_.transport->receive_ring(), end, parts_.close_timeout);
         if (parts_.leg->has_more() || !flow_.sending().drained()) {
-            last_words_->application_wrote();
+            final_delivery_->application_wrote();
         }
         end_reason_ = end.reason;
         if (!parts_.transport->receive_ring_stands()) {  // asked after the copy: it may have been lost meanwhile
-            last_words_.reset();
+            final_delivery_.reset();
             how = How::kReset;
         }
     }
     parts_.transport->stop();
     if (how == How::kDeliver) {
-        parts_.clc->reset();  // the next run() continues with last_words_
+        parts_.clc->reset();  // the next run() continues with final_delivery_
     } else if (how == How::kReset) {
         reset(end.reason);
     } else if (set_ended(end.reason)) {
@@ -424,13 +424,13 @@ void SmcConnection::reset(Reason reason) {
     }
 }
 
-void SmcConnection::speak_last_words(TimePoint now) {
-    if (!last_words_->run(*parts_.leg, *stats, now)) {
+void SmcConnection::continue_final_delivery(TimePoint now) {
+    if (!final_delivery_->run(*parts_.leg, *stats, now)) {
         return;
     }
     // The link or the peer's agent has failed, and the application has lost nothing. So it hears of it only when it
     // writes, as of a peer that has closed.
-    if (end_reason_ != Reason::kPeerAborted && last_words_->ended_in_order() && set_ended(end_reason_)) {
+    if (end_reason_ != Reason::kPeerAborted && final_delivery_->ended_in_order() && set_ended(end_reason_)) {
         parts_.leg->close();
         parts_.clc->reset();
     } else {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "datapath/last_words.h"
+#include "datapath/final_delivery.h"
 #include "datapath/leg.h"
 #include "datapath/spin.h"
 #include "datapath/task.h"
@@ -42,13 +42,14 @@ class SmcConnection final : public ConnectionTask {
     void abort(Reason reason) override;
     [[nodiscard]] bool look() override;
     [[nodiscard]] TimePoint news_since() const override {
-        return last_words_ || !may_have_news_ ? kNever : parts_.transport->news_since();
+        return final_delivery_ || !may_have_news_ ? kNever : parts_.transport->news_since();
     }
     [[nodiscard]] TimePoint untold_since() const override {
-        return last_words_ || may_have_news_ ? kNever : parts_.transport->news_since();
+        return final_delivery_ || may_have_news_ ? kNever : parts_.transport->news_since();
     }
     [[nodiscard]] TimePoint deadline() const override {
-        return last_words_ ? last_words_->deadline() : std::min({flow_.next_deadline(), idle_check_, options_at_});
+        return final_delivery_ ? final_delivery_->deadline()
+                               : std::min({flow_.next_deadline(), idle_check_, options_at_});
     }
 
  private:
@@ -65,7 +66,7 @@ class SmcConnection final : public ConnectionTask {
     void look_at_clc_socket();
     void finish(const flow::End& end);
     void reset(Reason reason);
-    void speak_last_words(TimePoint now);
+    void continue_final_delivery(TimePoint now);
     bool look_for_idleness(TimePoint now);
     bool ask_who_stands_still(TimePoint now);
     void set_late_options(TimePoint now);
@@ -89,8 +90,8 @@ class SmcConnection final : public ConnectionTask {
     std::uint64_t consumed_at_check_ = UINT64_MAX;  // the peer's consumer cursor at the last check
     TimePoint ask_at_{};                            // when to ask for that cursor next
     std::chrono::milliseconds ask_pause_{};         // and how long until the time after that
-    std::optional<LastWords> last_words_;           // once set, the transport has stopped
-    Reason end_reason_ = Reason::kNone;             // how the connection ends after last_words_
+    std::optional<FinalDelivery> final_delivery_;   // once set, the transport has stopped
+    Reason end_reason_ = Reason::kNone;             // how the connection ends after final_delivery_
     Poller::Source sources_[3];
     Poller* poller_ = nullptr;
     // Which side the task waits for while it sleeps: the peer, or its own application.

@@ -332,7 +332,7 @@ void Bypass::enrol() const {
     }
 }
 
-void Bypass::bar(std::uint64_t cookie, smc_habit habit) const {
+void Bypass::exclude(std::uint64_t cookie, smc_habit habit) const {
     skeleton_->bss->smc_barred = {cookie, static_cast<__u32>(habit), 0};
     if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_bar); !done) {
         log()->warn("the bypass: socket {} does not leave: {}", cookie, done.error().text());

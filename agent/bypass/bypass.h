@@ -74,7 +74,7 @@ class Bypass {
     void enrol() const;
 
     // Makes a socket leave, for a reason of enum smc_habit.
-    void bar(std::uint64_t cookie, smc_habit habit) const;
+    void exclude(std::uint64_t cookie, smc_habit habit) const;
     // Whether this is true of any socket that is a member, or may become one: sockets of revoked pairs do not count.
     [[nodiscard]] bool any_of(const std::function<bool(const smc_member&)>& is) const;
     // Makes all present pairs leave, within two calls of move_members() after their ends have read what is queued.

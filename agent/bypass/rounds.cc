@@ -97,7 +97,7 @@ void Rounds::look(std::vector<Bypass::Listed> members) {
                    namespaces = std::move(namespaces)] { return conntrack_.look(members, namespaces); },
                   [this](const std::vector<std::uint64_t>& lost) {
                       for (const std::uint64_t cookie : lost) {
-                          bypass_.bar(cookie, SMC_HABIT_UNTRACKED);
+                          bypass_.exclude(cookie, SMC_HABIT_UNTRACKED);
                       }
                   });
 }

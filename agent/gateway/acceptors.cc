@@ -48,7 +48,7 @@ class Acceptors::Acceptor {
                 return watch_.when_readable([this] { accept_all(); });
             } else if (errno != ECONNABORTED && errno != EINTR) {
                 if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                    owner_.on_used_up_();
+                    owner_.on_exhausted_();
                 }
                 return pause_.set_in(kPauseAfterError);  // the listener stays readable: wait, or this loop spins
             }
@@ -63,8 +63,8 @@ class Acceptors::Acceptor {
     Namespace::Listener which_;
 };
 
-Acceptors::Acceptors(asio::io_context& io, OnAccepted on_accepted, std::function<void()> on_used_up)
-    : io_(io), on_accepted_(std::move(on_accepted)), on_used_up_(std::move(on_used_up)) {}
+Acceptors::Acceptors(asio::io_context& io, OnAccepted on_accepted, std::function<void()> on_exhausted)
+    : io_(io), on_accepted_(std::move(on_accepted)), on_exhausted_(std::move(on_exhausted)) {}
 Acceptors::~Acceptors() = default;
 
 void Acceptors::serve(const std::shared_ptr<Namespace>& netns) {

@@ -17,8 +17,8 @@ class Acceptors {
     using OnAccepted =
         std::function<void(UniqueFd fd, const Endpoint& from, const std::shared_ptr<Namespace>&, Namespace::Listener)>;
 
-    // `on_used_up`: accept4() failed for lack of descriptors or memory.
-    Acceptors(asio::io_context& io, OnAccepted on_accepted, std::function<void()> on_used_up);
+    // `on_exhausted`: accept4() failed for lack of descriptors or memory.
+    Acceptors(asio::io_context& io, OnAccepted on_accepted, std::function<void()> on_exhausted);
     ~Acceptors();
     Acceptors(const Acceptors&) = delete;
     Acceptors& operator=(const Acceptors&) = delete;
@@ -32,7 +32,7 @@ class Acceptors {
 
     asio::io_context& io_;
     OnAccepted on_accepted_;
-    std::function<void()> on_used_up_;
+    std::function<void()> on_exhausted_;
     std::map<const Acceptor*, std::unique_ptr<Acceptor>> all_;
 };
 

@@ -14,7 +14,8 @@ void ClcIo::read() {
     }
 }
 
-// Each hook but `began` may destroy this object, so it is copied before the call, and no member is used after the call.
+// Each callback but `began` may destroy this object, so it is copied before the call, and no member is used after the
+// call.
 void ClcIo::readable() {
     for (;;) {
         const auto free = framer_.free_space();
@@ -27,19 +28,19 @@ void ClcIo::readable() {
         }
         if (n <= 0) {
             reading_ = false;
-            const auto closed = hooks_.closed;
+            const auto closed = callbacks_.closed;
             return closed(n == 0);
         }
         if (const auto whole = framer_.filled(static_cast<std::size_t>(n))) {
             reading_ = false;
             if (const auto* bad = std::get_if<Fault>(&*whole)) {
-                const auto fault = hooks_.fault;
+                const auto fault = callbacks_.fault;
                 return fault(*bad);
             }
-            const auto message = hooks_.message;
+            const auto message = callbacks_.message;
             return message(std::get<clc::Message>(*whole).view());
         }
-        hooks_.began();
+        callbacks_.began();
     }
 }
 

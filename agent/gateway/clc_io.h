@@ -12,14 +12,15 @@ namespace smc {
 class ClcIo {
  public:
     // Results of reading. After any of them but began(), ClcIo reads on only when read() is called again.
-    struct Hooks {
+    struct Callbacks {
         std::function<void()> began;  // the first bytes of a message have come
         std::function<void(wire::Bytes message)> message;
         std::function<void(const Fault& fault)> fault;
         std::function<void(bool in_order)> closed;  // false: by an error
     };
 
-    ClcIo(asio::io_context& io, UniqueFd fd, Hooks hooks) : watch_(io, std::move(fd)), hooks_(std::move(hooks)) {}
+    ClcIo(asio::io_context& io, UniqueFd fd, Callbacks callbacks)
+        : watch_(io, std::move(fd)), callbacks_(std::move(callbacks)) {}
 
     // Reads one message. Another call while it waits for one has no effect.
     void read();
@@ -35,7 +36,7 @@ class ClcIo {
     void readable();
 
     loop::FdWatch watch_;
-    Hooks hooks_;
+    Callbacks callbacks_;
     clc::Framer framer_;
     bool reading_ = false;
 };

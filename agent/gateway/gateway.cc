@@ -42,7 +42,7 @@ Gateway::Gateway(const Parts& parts)
           [this](UniqueFd fd, const Endpoint& from, const Netns& netns, Namespace::Listener which) {
               accepted(std::move(fd), from, netns, which);
           },
-          [this] { used_up(); }),
+          [this] { exhausted(); }),
       keepalives_([&programs = parts.programs](const smc_tuple& app) { return programs.keepalive_of(app); },
                   [this](std::uint64_t id, const KeepaliveTerms& terms) {
                       tell(id, [&](ConnectionTask& task) { task.keepalive.set(terms); });
@@ -53,7 +53,7 @@ Gateway::Gateway(const Parts& parts)
 Gateway::~Gateway() = default;
 
 std::string Gateway::obstacle() const {
-    if (os::now() < used_up_until_) {
+    if (os::now() < exhausted_until_) {
         return "it is out of file descriptors or memory";
     }
     if (!connection_quotas_.has_any()) {
@@ -64,8 +64,8 @@ std::string Gateway::obstacle() const {
 
 // Clients that were already answered with option 254 keep waiting. For a second the BPF programs answer no further
 // clients and ask no servers.
-void Gateway::used_up() {
-    used_up_until_ = os::now() + std::chrono::seconds(1);
+void Gateway::exhausted() {
+    exhausted_until_ = os::now() + std::chrono::seconds(1);
     p_.obstacle_changed();
 }
 
@@ -108,10 +108,10 @@ void Gateway::server_speaks_smc(const smc_event& event) {
 void Gateway::let_all_go() {
     for (const auto& [id, runner] : clients_) {
         runner->let_go();
-        over(runner->connection(), Reason::kStopped);
+        end_connection(runner->connection(), Reason::kStopped);
     }
     for (const auto& [id, runner] : servers_) {
-        over(runner->connection(), Reason::kStopped);
+        end_connection(runner->connection(), Reason::kStopped);
     }
     clients_.clear();
     servers_.clear();
@@ -138,7 +138,7 @@ void Gateway::give_back(Quotas& quotas, const Connection& connection) const {
     }
 }
 
-void Gateway::over(const Handle& connection, Reason reason) {
+void Gateway::end_connection(const Handle& connection, Reason reason) {
     if (!p_.connections.find(connection->id)) {
         return;
     }
@@ -307,7 +307,7 @@ void Gateway::run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask
 // The agent has no part in the connection any more.
 void Gateway::left_alone(const Handle& c, const SessionEnd& end) {
     falls_back(c, end.outcome, "is left to tcp");
-    over(c, c->reason);
+    end_connection(c, c->reason);
 }
 
 void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) {
@@ -316,7 +316,7 @@ void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) 
     c->detail = detail;
     p_.connections.count(Path::kRefused, reason);
     note(*c, "refused");
-    over(c, reason);
+    end_connection(c, reason);
 }
 
 // Notes once whether a connection was worth its set-up: as soon as it is, or else at its end.
@@ -386,7 +386,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
         p_.session.smcr_groups.leave(group::MemberId{end.id}, {});
     }
     judge(*c, true);
-    over(c, end.reason);
+    end_connection(c, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());
     // A broken link was already logged by its link group, once for all of its connections.

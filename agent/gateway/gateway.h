@@ -62,13 +62,13 @@ class Gateway {
 
  private:
     [[nodiscard]] bool takes_more() const { return connection_quotas_.has_any() && handshake_quotas_.has_any(); }
-    void used_up();
+    void exhausted();
     using Handle = Connections::Handle;
     using Netns = std::shared_ptr<Namespace>;
 
     Quotas quotas_for(unsigned total);
     Handle admit(Role role, std::uint64_t netns, std::uint64_t cgroup);
-    void over(const Handle& connection, Reason reason);
+    void end_connection(const Handle& connection, Reason reason);
     void give_back(Quotas& quotas, const Connection& connection) const;
     void accepted(UniqueFd fd, const Endpoint& from, const Netns& netns, Namespace::Listener which);
     template <class Runner>
@@ -96,7 +96,7 @@ class Gateway {
     // would all time out, because each waits for the messages of all the others.
     Quotas connection_quotas_, handshake_quotas_;
     PortShare port_share_;
-    TimePoint used_up_until_{};  // descriptors or memory ran out: no new connections until then
+    TimePoint exhausted_until_{};  // descriptors or memory ran out: no new connections until then
     Acceptors acceptors_;
     Keepalives keepalives_;
     HalfOpen half_open_;

@@ -142,14 +142,14 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
 
     void use_clc_socket(UniqueFd fd) {
         clc_.emplace(parts_.io, std::move(fd),
-                     ClcIo::Hooks{[this] {
-                                      if constexpr (Session::kServer) {
-                                          session_.clc_began();
-                                      }
-                                  },
-                                  [this](wire::Bytes message) { feed(session_.clc_message(message, os::now())); },
-                                  [this](const Fault& fault) { feed(session_.clc_fault(fault, os::now())); },
-                                  [this](bool in_order) { clc_closed(in_order); }});
+                     ClcIo::Callbacks{[this] {
+                                          if constexpr (Session::kServer) {
+                                              session_.clc_began();
+                                          }
+                                      },
+                                      [this](wire::Bytes message) { feed(session_.clc_message(message, os::now())); },
+                                      [this](const Fault& fault) { feed(session_.clc_fault(fault, os::now())); },
+                                      [this](bool in_order) { clc_closed(in_order); }});
     }
     void end(SessionEnd how) {
         ended_ = true;

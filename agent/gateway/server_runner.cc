@@ -47,9 +47,9 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
 // A SYN of an agent with port 0 is an application's request. If the answer had reached the client with option 254, the
 // client's agent would have reset the connection.
 Reason without_option(const smc_inbound& inbound) {
-    return inbound.since_ns != 0 && inbound.asking == 0   ? Reason::kOptionTaken
-           : inbound.peer_agent != 0 && inbound.port == 0 ? Reason::kAnswerLost
-                                                          : Reason::kNone;
+    return inbound.since_ns != 0 && inbound.callback_ran == 0 ? Reason::kOptionTaken
+           : inbound.peer_agent != 0 && inbound.port == 0     ? Reason::kAnswerLost
+                                                              : Reason::kNone;
 }
 
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,

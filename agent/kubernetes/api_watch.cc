@@ -75,12 +75,12 @@ struct ApiWatch::Transfer {
     }
 };
 
-ApiWatch::ApiWatch(asio::io_context& io, Access access, std::string path, std::string selector, Hooks hooks)
+ApiWatch::ApiWatch(asio::io_context& io, Access access, std::string path, std::string selector, Callbacks callbacks)
     : io_(io),
       access_(std::move(access)),
       path_(std::move(path)),
       selector_(std::move(selector)),
-      hooks_(std::move(hooks)),
+      callbacks_(std::move(callbacks)),
       thread_([this] { follow(); }) {}
 
 void ApiWatch::stop() {
@@ -137,7 +137,7 @@ void ApiWatch::tell(Then then) {
 
 void ApiWatch::say(const std::string& problem) {
     if (problem != std::exchange(problem_, problem)) {
-        tell([this, problem] { hooks_.state(problem); });
+        tell([this, problem] { callbacks_.state(problem); });
     }
 }
 
@@ -253,7 +253,7 @@ bool ApiWatch::list() try {
         }
     } while (!more.empty() && !stops_);
     say("");
-    tell([this, items = std::move(items)] { hooks_.listed(items); });
+    tell([this, items = std::move(items)] { callbacks_.listed(items); });
     version_ = version;
     return !version_.empty();
 } catch (const std::exception& error) {
@@ -307,7 +307,7 @@ ApiWatch::Ended ApiWatch::line(const std::string& text) try {
     }
     say("");
     if (type != "BOOKMARK") {
-        tell([this, type, object = std::move(object)] { hooks_.changed(type, object); });
+        tell([this, type, object = std::move(object)] { callbacks_.changed(type, object); });
     }
     return Ended::kInOrder;
 } catch (const std::exception& error) {

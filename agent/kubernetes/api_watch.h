@@ -31,14 +31,14 @@ struct Access {
 
 class ApiWatch {
  public:
-    struct Hooks {
+    struct Callbacks {
         std::function<void(const nlohmann::json& items)> listed;
         std::function<void(const std::string& type, const nlohmann::json& object)> changed;
         // Why the server does not answer; empty: it does. Called when that changes.
         std::function<void(const std::string& problem)> state;
     };
-    // `path`: "/api/v1/pods"; `selector`: a query, as "fieldSelector=...". The hooks are called on `io`.
-    ApiWatch(asio::io_context& io, Access access, std::string path, std::string selector, Hooks hooks);
+    // `path`: "/api/v1/pods"; `selector`: a query, as "fieldSelector=...". The callbacks are called on `io`.
+    ApiWatch(asio::io_context& io, Access access, std::string path, std::string selector, Callbacks callbacks);
     ~ApiWatch();
     // Ends the request that is under way, so that the destructor does not wait for it.
     void stop();
@@ -67,7 +67,7 @@ class ApiWatch {
     asio::io_context& io_;
     const Access access_;
     const std::string path_, selector_;
-    const Hooks hooks_;
+    const Callbacks callbacks_;
     std::string version_;  // resourceVersion, from where to watch; empty: list first
     std::string problem_ = "not asked yet";
     std::atomic<bool> stops_{false};

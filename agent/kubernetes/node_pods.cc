@@ -50,8 +50,8 @@ NodePods::NodePods(asio::io_context& io, const Config::Kubernetes& config, std::
     log()->info("kubernetes: pods of {} are read from {}", node.empty() ? "every node" : "node " + node, access.url);
     watches_[0] = std::make_unique<ApiWatch>(io, access, "/api/v1/pods",
                                              node.empty() ? "" : "fieldSelector=spec.nodeName%3D" + node,
-                                             hooks(Pods::Kind::kPods));
-    watches_[1] = std::make_unique<ApiWatch>(io, access, "/api/v1/namespaces", "", hooks(Pods::Kind::kNamespaces));
+                                             callbacks(Pods::Kind::kPods));
+    watches_[1] = std::make_unique<ApiWatch>(io, access, "/api/v1/namespaces", "", callbacks(Pods::Kind::kNamespaces));
 }
 
 // Both are told before the first one is waited for.
@@ -61,7 +61,7 @@ NodePods::~NodePods() {
     }
 }
 
-ApiWatch::Hooks NodePods::hooks(Pods::Kind kind) {
+ApiWatch::Callbacks NodePods::callbacks(Pods::Kind kind) {
     const auto soon = [this] {
         if (!std::exchange(pending_, true)) {
             soon_.set_in(kSoon);

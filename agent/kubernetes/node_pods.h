@@ -33,7 +33,7 @@ class NodePods {
     [[nodiscard]] std::uint64_t changes() const { return changes_; }
 
  private:
-    [[nodiscard]] ApiWatch::Hooks hooks(Pods::Kind kind);
+    [[nodiscard]] ApiWatch::Callbacks callbacks(Pods::Kind kind);
 
     Pods pods_;
     std::string problems_[2] = {"not asked yet", "not asked yet"};  // by kind

@@ -77,12 +77,12 @@ std::uint8_t LinkGroups::link_of(GroupId group, AlertToken token) const {
 // --- members --------------------------------------------------------------------------------------------------------
 
 void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const Devices::Local& local,
-                      const group::ElementBytes& bytes, TimePoint deadline, Hooks hooks) {
+                      const group::ElementBytes& bytes, TimePoint deadline, Callbacks callbacks) {
     const auto device = devices_.usable_for(local, peer.version);
     if (!device) {
-        return hooks.refused({member, Refusal::kNoDevice, "no RoCE port"});
+        return callbacks.refused({member, Refusal::kNoDevice, "no RoCE port"});
     }
-    hooks_.insert_or_assign(member, std::move(hooks));
+    callbacks_.insert_or_assign(member, std::move(callbacks));
     group::SmcrGroups::Join join{
         member,
         peer,
@@ -114,8 +114,8 @@ void LinkGroups::await_peer(group::MemberId member) {
             if (!self) {
                 return;
             }
-            auto& hooks = (*self)->hooks_;
-            if (const auto it = hooks.find(member); it != hooks.end()) {
+            auto& callbacks = (*self)->callbacks_;
+            if (const auto it = callbacks.find(member); it != callbacks.end()) {
                 const auto spoke = it->second.peer_spoke;  // a copy: the callback may call leave()
                 spoke(aborts);
             }
@@ -141,7 +141,7 @@ std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rm
 }
 
 void LinkGroups::leave(group::MemberId member, const group::SmcrGroups::Leaving& how) {
-    hooks_.erase(member);
+    callbacks_.erase(member);
     carry_out(groups_.leave(member, how, os::now()));
 }
 
@@ -203,29 +203,29 @@ void LinkGroups::on(const group::Joined& action) {
         const auto rmbe = there->buffers.at(action.assignment.rmb)->bytes_of(action.assignment.rmbe);
         std::ranges::fill(rmbe, std::uint8_t{0});
     }
-    if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
+    if (const auto it = callbacks_.find(action.member); it != callbacks_.end()) {
         const auto joined = it->second.joined;  // a copy: the callback may call leave()
         joined(action);
     }
 }
 
 void LinkGroups::on(const group::JoinRefused& action) {
-    if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
+    if (const auto it = callbacks_.find(action.member); it != callbacks_.end()) {
         const auto refused = it->second.refused;
-        hooks_.erase(it);
+        callbacks_.erase(it);
         refused(action);
     }
 }
 
 void LinkGroups::on(const group::LinkReady& action) {
-    if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
+    if (const auto it = callbacks_.find(action.member); it != callbacks_.end()) {
         const auto ready = it->second.link_ready;
         ready();
     }
 }
 
 void LinkGroups::on(const group::LinkFailed& action) {
-    if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
+    if (const auto it = callbacks_.find(action.member); it != callbacks_.end()) {
         const auto failed = it->second.link_failed;
         failed(action);
     }

@@ -29,7 +29,7 @@ class LinkGroups {
     LinkGroups& operator=(const LinkGroups&) = delete;
 
     // Callbacks of a member; each is called at most once.
-    struct Hooks {
+    struct Callbacks {
         std::function<void(const group::Joined&)> joined;
         std::function<void(const group::JoinRefused&)> refused;
         std::function<void()> link_ready;
@@ -37,7 +37,7 @@ class LinkGroups {
         std::function<void(bool aborts)> peer_spoke;
     };
     void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const Devices::Local& local,
-              const group::ElementBytes& bytes, TimePoint deadline, Hooks hooks);
+              const group::ElementBytes& bytes, TimePoint deadline, Callbacks callbacks);
     void await_link(group::MemberId member, const clc::SmcrPeer& peer);
     // To be called when the link is ready: peer_spoke is called at the first CDC message for this member.
     void await_peer(group::MemberId member);
@@ -108,7 +108,7 @@ class LinkGroups {
     void on(const group::GroupOver& action);
 
     Result<void> create_link(const group::CreateLink& action);
-    [[nodiscard]] LinkDriver::Hooks hooks_for(group::GroupId group, std::uint8_t link);
+    [[nodiscard]] LinkDriver::Callbacks callbacks_for(group::GroupId group, std::uint8_t link);
     void connected(const group::ConnectLink& of, const std::shared_ptr<LinkDriver>& driver, const Result<void>& result);
     // Tells the groups how many messages have arrived: all groups, or one.
     void hear();
@@ -136,7 +136,7 @@ class LinkGroups {
     std::shared_ptr<asio::thread_pool> graves_ = std::make_shared<asio::thread_pool>(4);
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
-    std::map<group::MemberId, Hooks> hooks_;
+    std::map<group::MemberId, Callbacks> callbacks_;
     std::deque<group::Action> pending_;
     bool carrying_out_ = false;
     loop::Deadline deadline_;

@@ -42,8 +42,8 @@ void LinkGroups::on(const group::CreateLink& action) {
     }
 }
 
-// The hooks run on the engine's thread and may outlive the group, so they post to the control thread.
-LinkDriver::Hooks LinkGroups::hooks_for(GroupId id, std::uint8_t number) {
+// The callbacks run on the engine's thread and may outlive the group, so they post to the control thread.
+LinkDriver::Callbacks LinkGroups::callbacks_for(GroupId id, std::uint8_t number) {
     return {
         [&io = io_, weak = std::weak_ptr(self_), id, number](std::vector<std::uint8_t> message) {
             asio::post(io, [weak, id, number, message = std::move(message)] {
@@ -114,8 +114,8 @@ Result<void> LinkGroups::create_link(const group::CreateLink& action) {
         return link.error();
     }
     const QpEnd own = (*link)->end();
-    there.driver = std::make_shared<LinkDriver>(std::move(*link), group.driver, action.link, hooks_for(id, action.link),
-                                                last_messages_);
+    there.driver = std::make_shared<LinkDriver>(std::move(*link), group.driver, action.link,
+                                                callbacks_for(id, action.link), last_messages_);
     if (group.engine == nullptr) {
         group.engine = &engines_.least_busy();
     }

@@ -97,7 +97,7 @@ void LinkGroups::on(const group::LingerToken& action) {
 
 void LinkGroups::on(const group::EndConnection& action) {
     if (Live* there = live(action.group); there != nullptr) {
-        there->driver->peer_left(action.token);
+        there->driver->rmbe_reassigned(action.token);
         for (const auto& [number, link] : there->links) {
             there->engine->kick(link.driver);
         }

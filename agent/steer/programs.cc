@@ -367,7 +367,7 @@ bool replace_slot(std::vector<bpf_insn>& code, std::uint32_t slot) {
 
 }  // namespace
 
-Result<UniqueFd> Programs::stamped(Stamped which, std::uint32_t slot) const {
+Result<UniqueFd> Programs::for_slot(Stamped which, std::uint32_t slot) const {
     const auto& programs = skeleton_->progs;
     const bpf_program* program = which == Stamped::kOut  ? programs.smc_out
                                  : which == Stamped::kIn ? programs.smc_in

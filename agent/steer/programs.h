@@ -85,7 +85,7 @@ class Programs {
     Result<void> attach(int root_cgroup_fd, int own_cgroup_fd);
     // The programs of one network namespace; the caller attaches them.
     enum class Stamped : std::uint8_t { kOut, kIn, kLookup };
-    [[nodiscard]] Result<UniqueFd> stamped(Stamped which, std::uint32_t slot) const;
+    [[nodiscard]] Result<UniqueFd> for_slot(Stamped which, std::uint32_t slot) const;
 
     // Removes the programs of an agent that was killed. To be called when our own are on the devices (P1).
     void replace_predecessor();
@@ -99,8 +99,8 @@ class Programs {
     Result<void> subscribe(OnEvent on_event);
     void poll();
 
-    // The heartbeat. `steer`: new connections may ask for SMC. `roce`: there is a RoCE device.
-    void beat(bool steer, bool roce) const;
+    // The heartbeat. `accepting`: new connections may ask for SMC. `roce`: there is a RoCE device.
+    void beat(bool accepting, bool roce) const;
 
     // Marks a socket of the agent's before connect() or listen().
     Result<void> mark_socket(int fd, const smc_sock& mark) const;

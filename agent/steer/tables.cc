@@ -29,8 +29,8 @@ KeepaliveTerms in_seconds(const smc_keepalive& terms) {
 
 }  // namespace
 
-void Programs::beat(bool steer, bool roce) const {
-    [[maybe_unused]] const auto put = heartbeat_.put(0, {ktime_ns(), steer ? 1U : 0U, roce ? 1U : 0U});
+void Programs::beat(bool accepting, bool roce) const {
+    [[maybe_unused]] const auto put = heartbeat_.put(0, {ktime_ns(), accepting ? 1U : 0U, roce ? 1U : 0U});
 }
 
 Result<void> Programs::mark_socket(int fd, const smc_sock& mark) const {

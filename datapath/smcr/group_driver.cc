@@ -67,14 +67,14 @@ void GroupDriver::linger(AlertToken token, Element rmbe) {
     }
     it->second->task = nullptr;
     it->second->mover = nullptr;
-    if (it->second->inbox.peer_is_done() || it->second->peer_has_left || closed_) {
+    if (it->second->inbox.peer_is_done() || it->second->is_reassigned || closed_) {
         receivers_.erase(it);
     } else {
         it->second->lingering.emplace(std::move(rmbe));
     }
 }
 
-void GroupDriver::peer_left(AlertToken token) {
+void GroupDriver::rmbe_reassigned(AlertToken token) {
     const std::lock_guard lock(mutex_);
     left_.push_back(token);
 }
@@ -295,7 +295,7 @@ void GroupDriver::settle(Poller& poller) {
             if (it == receivers_.end()) {
                 continue;
             }
-            it->second->peer_has_left = true;
+            it->second->is_reassigned = true;
             if (it->second->lingering) {  // C2
                 receivers_.erase(it);
             } else if (it->second->task != nullptr) {
@@ -328,7 +328,7 @@ void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
         const std::lock_guard lock(mutex_);
         for (auto& [token, receiver] : receivers_) {
             if (receiver->mover != nullptr && receiver->link == number) {
-                here.emplace(token, Here{receiver->mover, receiver->task, !receiver->peer_has_left});
+                here.emplace(token, Here{receiver->mover, receiver->task, !receiver->is_reassigned});
             }
         }
     }

@@ -58,7 +58,7 @@ class GroupDriver {
         Mover* mover = nullptr;
         std::atomic<std::uint8_t> link{0};  // the link that it sends on; 0: it does not run
         std::optional<Element> lingering;   // C2: the RMBE of a connection that has ended
-        bool peer_has_left = false;         // the peer gave its RMBE to another connection
+        bool is_reassigned = false;         // the peer gave its RMBE to another connection
         bool lost = false;                  // a message of the peer was lost with a link
         std::uint8_t over = 0;              // the link of the latest message; 0: there was none
         bool validated = false;             // C4: the peer has left that link, and told what it had sent over it
@@ -77,7 +77,7 @@ class GroupDriver {
     void linger(AlertToken token, Element rmbe);
     // Another connection was given the RMBE of the peer into which this one writes: this one ends (RFC 7609 section
     // 4.4.2). Called before the other one writes there. The caller calls Engine::kick() for a link afterwards.
-    void peer_left(AlertToken token);
+    void rmbe_reassigned(AlertToken token);
     // From now on connections may use this link, which is in the engine.
     void use(std::uint8_t number, const std::shared_ptr<LinkDriver>& link);
     // Connections leave this link for another one. The caller calls Engine::kick() for this link afterwards.
@@ -114,7 +114,7 @@ class GroupDriver {
     // Gives a message to its connection. kUnknown: its token is not open; kStale: there was a newer message already.
     enum class CdcResult : std::uint8_t { kTaken, kUnknown, kStale };
     CdcResult on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller);
-    // Does on the engine's thread what peer_left(), retire() and destroyed() have asked for.
+    // Does on the engine's thread what rmbe_reassigned(), retire() and destroyed() have asked for.
     void settle(Poller& poller);
     // The link has broken: its connections move, or end. Returns its number as a stray, which destroyed() is called
     // with later; 0: use() was never called for it.

@@ -20,12 +20,12 @@ constexpr std::size_t kMaxQueued = 1024;
 
 }  // namespace
 
-LinkDriver::LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> group, std::uint8_t number, Hooks hooks,
-                       std::chrono::milliseconds last_messages)
+LinkDriver::LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> group, std::uint8_t number,
+                       Callbacks callbacks, std::chrono::milliseconds last_messages)
     : link_(std::move(link)),
       group_(std::move(group)),
       number_(number),
-      hooks_(std::move(hooks)),
+      callbacks_(std::move(callbacks)),
       last_messages_(last_messages) {
     source_ = {this, 0};
 }
@@ -57,10 +57,10 @@ LinkDriver::~LinkDriver() {
     if (stray_ != 0) {
         remains->group = group_;
         remains->stray = stray_;
-        remains->buried = std::move(hooks_.buried);
+        remains->buried = std::move(callbacks_.buried);
     }
-    if (hooks_.bury) {
-        hooks_.bury(std::move(remains));  // the only reference, so nothing is destroyed on this thread
+    if (callbacks_.bury) {
+        callbacks_.bury(std::move(remains));  // the only reference, so nothing is destroyed on this thread
     }
 }
 
@@ -350,7 +350,7 @@ void LinkDriver::on_message(wire::Bytes message) {
         link_->shut("more than 256 LLC messages of the peer wait to be handled");
         return;
     }
-    hooks_.llc({message.begin(), message.end()});
+    callbacks_.llc({message.begin(), message.end()});
 }
 
 void LinkDriver::on_cdc(wire::Bytes bytes) {
@@ -400,7 +400,7 @@ void LinkDriver::on_broken(const std::string& why) {
     for (auto& message : queued) {
         pass_on(std::move(message));
     }
-    hooks_.down(why);
+    callbacks_.down(why);
 }
 
 }  // namespace smc::smcr

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A link as a task of the engine. Received CDC messages go to the group (group_driver.h), LLC messages to Hooks::llc.
-// Messages that cannot be sent at once are queued until there is room.
+// A link as a task of the engine. Received CDC messages go to the group (group_driver.h), LLC messages to
+// Callbacks::llc. Messages that cannot be sent at once are queued until there is room.
 #pragma once
 
 #include <atomic>
@@ -22,11 +22,11 @@ namespace smc::smcr {
 class LinkDriver final : public Task, private LinkHandler {
  public:
     // Called on the engine's thread.
-    struct Hooks {
+    struct Callbacks {
         std::function<void(std::vector<std::uint8_t> message)> llc;
         std::function<void(std::string why)> down;
         // Called at the driver's end with objects whose destruction may take seconds: a queue pair of soft-RoCE whose
-        // port is down. If there is no such hook, the driver destroys them itself.
+        // port is down. If there is no such callback, the driver destroys them itself.
         std::function<void(std::shared_ptr<void> remains)> bury{};
         // Called when that destruction is done, if a link broke that connections had used: on the thread that did it,
         // after GroupDriver::destroyed().
@@ -37,7 +37,7 @@ class LinkDriver final : public Task, private LinkHandler {
         std::atomic<std::uint64_t> messages_sent{0}, messages_received{0}, bytes_written{0};
         std::atomic<std::uint64_t> unknown_tokens{0}, stale{0}, full{0};
     };
-    LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> group, std::uint8_t number, Hooks hooks,
+    LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> group, std::uint8_t number, Callbacks callbacks,
                std::chrono::milliseconds last_messages = Times{}.last_messages);
     LinkDriver(const LinkDriver&) = delete;
     LinkDriver& operator=(const LinkDriver&) = delete;
@@ -48,7 +48,7 @@ class LinkDriver final : public Task, private LinkHandler {
     // Queues an LLC message, or the last CDC message of a connection. The caller calls Engine::kick() afterwards.
     // False: the queue is full, because the peer does not take what it is sent.
     bool send_soon(std::vector<std::uint8_t> message);
-    // One of the LLC messages that were given to Hooks::llc has been dealt with.
+    // One of the LLC messages that were given to Callbacks::llc has been dealt with.
     void llc_done() { llc_pending_--; }
     // Ends the link when everything that is queued has left, at the latest after `last_messages`; or at once. The
     // caller calls Engine::kick() afterwards.
@@ -119,7 +119,7 @@ class LinkDriver final : public Task, private LinkHandler {
     std::unique_ptr<Link> link_;
     std::shared_ptr<GroupDriver> group_;
     std::uint8_t number_;
-    Hooks hooks_;
+    Callbacks callbacks_;
     std::chrono::milliseconds last_messages_;
     Counters counters_;
     Poller* poller_ = nullptr;

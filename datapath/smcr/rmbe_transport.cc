@@ -32,7 +32,7 @@ RmbeTransport::RmbeTransport(Parts parts)
 bool RmbeTransport::start(Poller&, Poller::Source& source) {
     task_ = source.task;
     receiver_ = parts_.group->attach(parts_.token, *task_, *this);
-    const bool usable = receiver_ != nullptr && !receiver_->peer_has_left && use(parts_.group->pick(parts_.peer.link));
+    const bool usable = receiver_ != nullptr && !receiver_->is_reassigned && use(parts_.group->pick(parts_.peer.link));
     if (receiver_ != nullptr && receiver_->lost) {
         task_->abort(Reason::kDataLost);  // tells the peer over the link, if that is usable
     } else if (!usable) {
@@ -84,7 +84,7 @@ void RmbeTransport::stop() {
 
 // Section 4.6. Everything that was not acknowledged is sent again over the other link, when that has room.
 bool RmbeTransport::move() {
-    if (receiver_ == nullptr || !link_ || receiver_->peer_has_left) {
+    if (receiver_ == nullptr || !link_ || receiver_->is_reassigned) {
         return false;  // the peer's RMBE may belong to another connection by now (section 4.4.2)
     }
     const auto before = link_;
@@ -156,7 +156,7 @@ bool RmbeTransport::resume() {
         beware_of_strays();
     }
     forget_before();
-    if (receiver_->peer_has_left) {
+    if (receiver_->is_reassigned) {
         return false;
     }
     if (!link_->has_room(kRequestsPerPublish + 1) || link_->send(cdc::encode(*validation_)) != Link::Posted::kYes) {

@@ -371,7 +371,7 @@ TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {
     const bpf::Map<smc_tuple, smc_inbound> inbound(node.programs->map_fd("smc_inbound"));
     for (const bool cookie : {false, true}) {
         smc_inbound entry{};
-        entry.cookie = cookie ? 1 : 0;
+        entry.syncookie = cookie ? 1 : 0;
         entry.since_ns = now - 60 * kSecond;
         REQUIRE(inbound.put(key(cookie ? 1 : 0, true), entry));
     }

@@ -50,7 +50,7 @@ std::array<End, 2> rmbe_ends(std::array<std::unique_ptr<smcr::Link>, 2> links,
         };
         auto group = std::make_shared<smcr::GroupDriver>();
         auto driver = std::make_shared<smcr::LinkDriver>(std::move(links[i]), group, std::uint8_t{1},
-                                                         smcr::LinkDriver::Hooks{[](auto) {}, [](auto) {}});
+                                                         smcr::LinkDriver::Callbacks{[](auto) {}, [](auto) {}});
         group->open(own);
         group->use(1, driver);
         ends[i].task = driver;

@@ -158,8 +158,9 @@ void LinkGroups::die() {
 
 // --- members --------------------------------------------------------------------------------------------------------
 
-void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, TimePoint deadline, Hooks hooks) {
-    hooks_.insert_or_assign(member, std::move(hooks));
+void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, TimePoint deadline,
+                      Callbacks callbacks) {
+    callbacks_.insert_or_assign(member, std::move(callbacks));
     group::SmcrGroups::Join join{
         member, peer,     {ports_.front()->device, 1, ports_.front()->gid, peer.version, {}},
         0,      deadline, AlertToken{static_cast<std::uint32_t>(world_.between(1, 0xffffffff))}};
@@ -196,7 +197,7 @@ void LinkGroups::await_peer(group::MemberId member) {
     }
     there->driver->await_message(assignment->token, [this, member](bool aborts) {
         world_.after(world_.local(), [this, member, aborts] {
-            if (const auto it = hooks_.find(member); it != hooks_.end()) {
+            if (const auto it = callbacks_.find(member); it != callbacks_.end()) {
                 const auto spoke = it->second.peer_spoke;
                 spoke(aborts);
             }
@@ -239,7 +240,7 @@ std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rm
 }
 
 void LinkGroups::leave(group::MemberId member, const group::SmcrGroups::Leaving& how) {
-    hooks_.erase(member);
+    callbacks_.erase(member);
     awaiting_.erase(member);
     carry_out(groups_.leave(member, how, world_.now()));
 }
@@ -316,7 +317,7 @@ void LinkGroups::on(const group::Joined& action) {
     if (Live* there = live(action.group); there != nullptr && action.assignment.rmbe_was_used) {
         std::ranges::fill(there->buffers.at(action.assignment.rmb)->bytes_of(action.assignment.rmbe), std::uint8_t{0});
     }
-    if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
+    if (const auto it = callbacks_.find(action.member); it != callbacks_.end()) {
         const auto joined = it->second.joined;
         joined(action);
     }
@@ -328,16 +329,16 @@ void LinkGroups::on(const group::JoinRefused& action) {
             world_.struck(Mishap::kClcSlow) || world_.struck(Mishap::kClcLost) || world_.struck(Mishap::kPortDown) ||
             world_.struck(Mishap::kAckedAndLost) || world_.struck(Mishap::kNonsense) || world_.struck(Mishap::kDies),
         node_ + ": nothing was slow, and somebody waited in vain for an assignment (G4)");
-    if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
+    if (const auto it = callbacks_.find(action.member); it != callbacks_.end()) {
         const auto refused = it->second.refused;
-        hooks_.erase(it);
+        callbacks_.erase(it);
         refused(action);
     }
 }
 
 void LinkGroups::on(const group::LinkReady& action) {
     awaiting_.erase(action.member);
-    if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
+    if (const auto it = callbacks_.find(action.member); it != callbacks_.end()) {
         const auto ready = it->second.link_ready;
         ready();
     }
@@ -345,7 +346,7 @@ void LinkGroups::on(const group::LinkReady& action) {
 
 void LinkGroups::on(const group::LinkFailed& action) {
     awaiting_.erase(action.member);
-    if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
+    if (const auto it = callbacks_.find(action.member); it != callbacks_.end()) {
         const auto failed = it->second.link_failed;
         failed(action);
     }

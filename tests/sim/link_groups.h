@@ -29,14 +29,14 @@ class LinkGroups {
     void tell_ports();
 
     // How a member is told what becomes of it.
-    struct Hooks {
+    struct Callbacks {
         std::function<void(const group::Joined&)> joined;
         std::function<void(const group::JoinRefused&)> refused;
         std::function<void()> link_ready;
         std::function<void(const group::LinkFailed&)> link_failed;
         std::function<void(bool aborts)> peer_spoke;
     };
-    void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, TimePoint deadline, Hooks hooks);
+    void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, TimePoint deadline, Callbacks callbacks);
     void await_link(group::MemberId member, const clc::SmcrPeer& peer);
     void await_peer(group::MemberId member);
     std::unique_ptr<Transport> run(group::MemberId member, const clc::Rmbe& peer);
@@ -126,7 +126,7 @@ class LinkGroups {
     using Graves = std::map<std::uint64_t, std::shared_ptr<void>>;
     std::shared_ptr<Graves> graves_ = std::make_shared<Graves>();
     std::uint64_t next_grave_ = 0;
-    std::map<group::MemberId, Hooks> hooks_;
+    std::map<group::MemberId, Callbacks> callbacks_;
     std::map<group::MemberId, group::GroupId> awaiting_;  // members that wait for their link
     std::deque<group::Action> pending_;
     bool carrying_out_ = false;

@@ -20,38 +20,38 @@ void LinkGroups::on(const group::CreateLink& action) {
         world_, network_, **port,
         static_cast<std::uint32_t>(world_.chance(50) ? world_.between(6, 8) : world_.between(9, 64)));
     const QpEnd own = link->end();
-    smcr::LinkDriver::Hooks hooks{[this, id, number](std::vector<std::uint8_t> message) {
-                                      world_.after(world_.local(), [this, id, number, message = std::move(message)] {
-                                          if (LiveLink* there = live(id, number)) {
-                                              there->driver->llc_done();
-                                              tell(name(id) + " hears LLC type " +
-                                                   std::to_string(message.empty() ? 0 : message[0]) + " on link " +
-                                                   std::to_string(number));
-                                              hear(id);
-                                              carry_out(groups_.message(id, number, message, world_.now()));
-                                          }
-                                      });
-                                  },
-                                  [this, id, number](const std::string& why) {
-                                      world_.after(world_.local(), [this, id, number, why] {
-                                          tell(name(id) + " lost link " + std::to_string(number) + ": " + why);
-                                          hear(id);
-                                          carry_out(groups_.link_down(id, number, why, world_.now()));
-                                      });
-                                  },
-                                  [this, weak = std::weak_ptr(graves_)](std::shared_ptr<void> remains) {
-                                      if (!weak.expired()) {
-                                          bury(std::move(remains));
-                                      }
-                                  },
-                                  [this, id, weak = std::weak_ptr(graves_)] {
-                                      if (!weak.expired()) {
-                                          world_.after(world_.local(), [this, id] { kick_all(id); });
-                                      }
-                                  }};
+    smcr::LinkDriver::Callbacks callbacks{
+        [this, id, number](std::vector<std::uint8_t> message) {
+            world_.after(world_.local(), [this, id, number, message = std::move(message)] {
+                if (LiveLink* there = live(id, number)) {
+                    there->driver->llc_done();
+                    tell(name(id) + " hears LLC type " + std::to_string(message.empty() ? 0 : message[0]) +
+                         " on link " + std::to_string(number));
+                    hear(id);
+                    carry_out(groups_.message(id, number, message, world_.now()));
+                }
+            });
+        },
+        [this, id, number](const std::string& why) {
+            world_.after(world_.local(), [this, id, number, why] {
+                tell(name(id) + " lost link " + std::to_string(number) + ": " + why);
+                hear(id);
+                carry_out(groups_.link_down(id, number, why, world_.now()));
+            });
+        },
+        [this, weak = std::weak_ptr(graves_)](std::shared_ptr<void> remains) {
+            if (!weak.expired()) {
+                bury(std::move(remains));
+            }
+        },
+        [this, id, weak = std::weak_ptr(graves_)] {
+            if (!weak.expired()) {
+                world_.after(world_.local(), [this, id] { kick_all(id); });
+            }
+        }};
     Live& group = live_[id];
-    group.links[number] = {std::make_shared<smcr::LinkDriver>(std::move(link), group.driver, number, std::move(hooks)),
-                           port->get()};
+    group.links[number] = {
+        std::make_shared<smcr::LinkDriver>(std::move(link), group.driver, number, std::move(callbacks)), port->get()};
     const auto link_id = static_cast<std::uint32_t>(id) << 8 | number;
     carry_out(groups_.link_created(id, number, own, LinkId{link_id}, world_.chance(50), world_.now()));
 }

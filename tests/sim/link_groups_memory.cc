@@ -92,7 +92,7 @@ void LinkGroups::on(const group::LingerToken& action) {
 void LinkGroups::on(const group::EndConnection& action) {
     if (Live* there = live(action.group); there != nullptr && !there->links.empty()) {
         tell(name(action.group) + ": the peer has left " + text(action.token));
-        there->driver->peer_left(action.token);
+        there->driver->rmbe_reassigned(action.token);
         for (auto& [number, link] : there->links) {
             engine_.kick(link.driver);
         }

@@ -99,8 +99,8 @@ struct Group {
         for (const std::uint8_t number : {std::uint8_t{1}, std::uint8_t{2}}) {
             auto [own, other] = MemoryLink::pair();
             peer.at(number) = std::move(other);
-            links.at(number) = std::make_shared<LinkDriver>(std::move(own), driver, number,
-                                                            LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {}});
+            links.at(number) = std::make_shared<LinkDriver>(
+                std::move(own), driver, number, LinkDriver::Callbacks{[](const auto&) {}, [](const auto&) {}});
             REQUIRE(links.at(number)->start(poller));
             driver->use(number, links.at(number));
         }
@@ -344,7 +344,7 @@ TEST_CASE("group_driver__a_connection_is_held_back_by_its_own_link_only_C5") {
     // Much later another link breaks, which this connection does not use; `used`: other connections may use it.
     auto [own, other] = MemoryLink::pair();
     const auto third = std::make_shared<LinkDriver>(std::move(own), moved.driver, std::uint8_t{3},
-                                                    LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {}});
+                                                    LinkDriver::Callbacks{[](const auto&) {}, [](const auto&) {}});
     REQUIRE(third->start(moved.poller));
     if (used) {
         moved.driver->use(3, third);
@@ -409,7 +409,7 @@ TEST_CASE("group_driver__what_was_held_back_says_only_what_arrived_when_its_link
     moved.transport->stop();
     auto [own, other] = MemoryLink::pair();
     const auto third = std::make_shared<LinkDriver>(std::move(own), moved.driver, std::uint8_t{3},
-                                                    LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {}});
+                                                    LinkDriver::Callbacks{[](const auto&) {}, [](const auto&) {}});
     REQUIRE(third->start(moved.poller));
     moved.driver->use(3, third);
     moved.run(2);

@@ -48,15 +48,15 @@ struct Driven {
     explicit Driven(bool dealt_with) {
         auto [own, other] = MemoryLink::pair();
         peer.link = std::move(other);
-        LinkDriver::Hooks hooks;
-        hooks.llc = [this, dealt_with](const std::vector<std::uint8_t>&) {
+        LinkDriver::Callbacks callbacks;
+        callbacks.llc = [this, dealt_with](const std::vector<std::uint8_t>&) {
             llc++;
             if (dealt_with) {
                 driver->llc_done();
             }
         };
-        hooks.down = [this](const std::string& why) { down.set_value(why); };
-        driver = std::make_shared<LinkDriver>(std::move(own), group, std::uint8_t{1}, std::move(hooks));
+        callbacks.down = [this](const std::string& why) { down.set_value(why); };
+        driver = std::make_shared<LinkDriver>(std::move(own), group, std::uint8_t{1}, std::move(callbacks));
         engine->add_task(driver);
         group->use(1, driver);
     }
@@ -88,7 +88,7 @@ class Connection final : public Task, private Mover {
         if (receiver != nullptr) {
             receiver->link = 1;
         }
-        attached.set_value(receiver != nullptr && !receiver->peer_has_left);
+        attached.set_value(receiver != nullptr && !receiver->is_reassigned);
         return true;
     }
     void on_event(int, std::uint32_t) override {}
@@ -152,7 +152,7 @@ TEST_CASE("link_driver__llc_messages_that_are_dealt_with_are_not") {
 TEST_CASE("link_driver__what_waits_for_a_peer_that_takes_nothing_is_bounded") {
     auto [own, other] = MemoryLink::pair();
     const auto driver = std::make_shared<LinkDriver>(std::move(own), std::make_shared<GroupDriver>(), std::uint8_t{1},
-                                                     LinkDriver::Hooks{[](auto) {}, [](auto) {}});
+                                                     LinkDriver::Callbacks{[](auto) {}, [](auto) {}});
     for (int i = 0; i < 1024; i++) {
         REQUIRE(driver->send_soon(kTestLink));
     }
@@ -209,7 +209,7 @@ TEST_CASE("link_driver__a_connection_hears_that_its_peer_has_left_and_no_other_d
     const auto two = std::make_shared<Connection>(*driven.group, AlertToken{2});
     REQUIRE((attaches(driven, one) && attaches(driven, two)));
     auto first = one->aborted.get_future(), second = two->aborted.get_future();
-    driven.group->peer_left(AlertToken{1});
+    driven.group->rmbe_reassigned(AlertToken{1});
     driven.engine->kick(driven.driver);
     REQUIRE(first.wait_for(kTimeout) == std::future_status::ready);
     CHECK(first.get() == Reason::kRmbeTakenAgain);
@@ -224,7 +224,7 @@ TEST_CASE("link_driver__a_connection_hears_that_its_peer_has_left_and_no_other_d
 TEST_CASE("link_driver__a_connection_that_comes_behind_the_news_that_its_peer_has_left_does_not_run") {
     Driven driven(true);
     REQUIRE(driven.group->open(AlertToken{1}));
-    driven.group->peer_left(AlertToken{1});
+    driven.group->rmbe_reassigned(AlertToken{1});
     driven.engine->kick(driven.driver);
     for (int i = 0; i < 2; i++) {  // the round that is under way may have begun before
         await_an_iteration(*driven.engine);
@@ -266,7 +266,7 @@ struct ByHand {
             driver->llc_done();
         };
         driver = std::make_unique<LinkDriver>(std::move(own), std::make_shared<GroupDriver>(), std::uint8_t{1},
-                                              LinkDriver::Hooks{heard, [](const auto&) {}});
+                                              LinkDriver::Callbacks{heard, [](const auto&) {}});
         REQUIRE(driver->start(poller));
         CHECK_FALSE(run(0us));
     }
@@ -356,8 +356,8 @@ TEST_CASE("link_driver__who_ends_it_does_not_wait_for_its_queue_pair") {
     long holders = 0;
     auto driver = std::make_unique<LinkDriver>(
         std::move(own), std::make_shared<GroupDriver>(), std::uint8_t{1},
-        LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {},
-                          [&](const std::shared_ptr<void>& remains) { holders = remains.use_count(); }});
+        LinkDriver::Callbacks{[](const auto&) {}, [](const auto&) {},
+                              [&](const std::shared_ptr<void>& remains) { holders = remains.use_count(); }});
     driver.reset();
     CHECK(holders == 1);  // the last holder ends it
     peer.take();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "datapath/last_words.h"
+#include "datapath/final_delivery.h"
 
 #include <algorithm>
 #include <atomic>
@@ -20,8 +20,8 @@ std::atomic<std::size_t> kept_by_all{0};
 
 }  // namespace
 
-LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, const flow::End& end,
-                     std::chrono::milliseconds timeout)
+FinalDelivery::FinalDelivery(flow::Receiving left, std::span<std::uint8_t> ring, const flow::End& end,
+                             std::chrono::milliseconds timeout)
     : left_(left),
       first_(left.consumed()),
       ring_bytes_(static_cast<std::uint32_t>(ring.size())),
@@ -40,11 +40,11 @@ LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, const f
     }
 }
 
-void LastWords::give_back() {
+void FinalDelivery::give_back() {
     kept_by_all.fetch_sub(std::exchange(kept_, 0), std::memory_order_relaxed);
 }
 
-LastWords::Written LastWords::write_all(Leg& leg, ConnectionStats& stats) {
+FinalDelivery::Written FinalDelivery::write_all(Leg& leg, ConnectionStats& stats) {
     while (left_.available() != 0) {
         const auto piece = left_.next();
         const auto at = cdc::distance(first_, piece.at, ring_bytes_);
@@ -66,7 +66,7 @@ LastWords::Written LastWords::write_all(Leg& leg, ConnectionStats& stats) {
     return Written::kAll;
 }
 
-bool LastWords::run(Leg& leg, ConnectionStats& stats, TimePoint now) {
+bool FinalDelivery::run(Leg& leg, ConnectionStats& stats, TimePoint now) {
     const Written written = write_all(leg, stats);
     if (written == Written::kNoMore || (written == Written::kAll && leg.delivered())) {
         return true;

@@ -17,16 +17,16 @@
 
 namespace smc {
 
-class LastWords {
+class FinalDelivery {
  public:
     static constexpr std::size_t kMostKept = std::size_t{64} << 20;
 
     // `ring`: this side's ring; `left` says which of its bytes are still to be delivered.
-    LastWords(flow::Receiving left, std::span<std::uint8_t> ring, const flow::End& end,
-              std::chrono::milliseconds timeout);
-    LastWords(const LastWords&) = delete;
-    LastWords& operator=(const LastWords&) = delete;
-    ~LastWords() { give_back(); }
+    FinalDelivery(flow::Receiving left, std::span<std::uint8_t> ring, const flow::End& end,
+                  std::chrono::milliseconds timeout);
+    FinalDelivery(const FinalDelivery&) = delete;
+    FinalDelivery& operator=(const FinalDelivery&) = delete;
+    ~FinalDelivery() { give_back(); }
 
     // The application has written bytes, which will never be read: the timeout counts from the next run() on.
     void application_wrote() { hurries_ = true; }
