@@ -463,10 +463,11 @@ struct smc_clock {
 /* Input and output of program smc_explain. */
 struct smc_query {
 	__u64 cgroup;
+	__u64 rules; /* if any_cgroup is set: the rule groups that match the cgroup, as in smc_cgroup */
 	__u64 netns; /* cookie */
 	struct smc_addr remote;
 	__u16 port;      /* the server's */
-	__u8 any_cgroup; /* 1: a cgroup that every rule group matches */
+	__u8 any_cgroup; /* 1: any cgroup that those rule groups match */
 	__u8 direction;  /* SMC_OUTBOUND or SMC_INBOUND */
 	__s32 rule;      /* the index in smc_rules that decides; -1: the default */
 	__u32 pad;
@@ -476,7 +477,7 @@ struct smc_query {
 
 #ifdef __cplusplus
 static_assert(SMC_IN_TABLE_FULL < 64, "decisions are bits of smc_query");
-static_assert(sizeof(smc_query) == 64);
+static_assert(sizeof(smc_query) == 72);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
 static_assert(sizeof(smc_sock) == 104);

@@ -15,9 +15,9 @@ SEC("tc")
 int smc_explain(void *unused)
 {
 	struct smc_query *query = &smc_asked;
-	struct smc_cgroup any = {.rules = ~0ULL, .enrolled = 1};
-	struct smc_subject subject = {};
 	struct smc_query answer = *query;
+	struct smc_cgroup any = {.rules = answer.rules, .enrolled = 1};
+	struct smc_subject subject = {};
 
 	subject.config = smc_get_config();
 	if (!subject.config)

@@ -112,6 +112,7 @@ Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace
     }
     smc_query query{};
     query.any_cgroup = kind.cgroup == 0 ? 1 : 0;
+    query.rules = ~0ULL;
     query.cgroup = kind.cgroup;
     query.netns = netns.cookie();
     query.remote = to_abi(kind.server);

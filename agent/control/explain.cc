@@ -4,10 +4,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "agent/control/describe.h"
 #include "agent/steer/addresses.h"
@@ -70,16 +73,44 @@ constexpr std::size_t kLoopback = [] {
     return static_cast<std::size_t>(it - bpf::kOutboundChecks.begin());
 }();
 
+// Cgroups that the same rule groups match: `name` is one of them.
+struct Alike {
+    std::uint64_t rules = 0;
+    std::string name;
+    std::size_t count = 0;
+
+    [[nodiscard]] std::string text() const {
+        return "its cgroup is " + name +
+               (count > 1 ? " or one of " + std::to_string(count - 1) + " more with the same rules" : "");
+    }
+};
+
+std::vector<Alike> kinds_of_cgroups(const IntrospectionParts& parts) {
+    std::map<std::uint64_t, Alike> kinds;
+    for (const auto& [id, group] : parts.cgroups.groups()) {
+        if (group.enrolled) {
+            Alike& kind = kinds.try_emplace(group.rules, Alike{group.rules, group.path}).first->second;
+            kind.count++;
+        }
+    }
+    constexpr std::size_t kMost = 64;  // bits of Obstacles
+    std::vector<Alike> all;
+    std::ranges::move(kinds | std::views::values | std::views::take(kMost), std::back_inserter(all));
+    return all.empty() ? std::vector<Alike>{{~0ULL, "one that every rule selects", 1}} : all;
+}
+
 // The client of the connection in question: its cgroup, and the network namespaces that it may be in.
 struct Subject {
     smc_query query{};
     std::string cgroup = "any";
+    std::vector<Alike> kinds{{}};           // of the cgroups that it may be in
     std::vector<std::uint64_t> namespaces;  // cookies; 0: a namespace that is not served
 };
 
 Subject anybody(const IntrospectionParts& parts) {
     Subject subject;
     subject.query.any_cgroup = 1;
+    subject.kinds = kinds_of_cgroups(parts);
     for (const auto& netns : parts.namespaces.all()) {
         subject.namespaces.push_back(netns->cookie());
     }
@@ -102,9 +133,10 @@ Result<Subject> process(const IntrospectionParts& parts, int pid) {
     return subject;
 }
 
-// The answers of the BPF programs over all namespaces.
+// The answers of the BPF programs over all namespaces and all kinds of cgroups.
 struct Verdict {
-    bool denied = false;
+    bool free = false;    // in some namespace and cgroup nothing is in the way
+    bool denied = false;  // where that is so; or else in the last ones
     int rule = -1;
     std::vector<std::string> obstacles, unless;
 };
@@ -124,39 +156,85 @@ void note_short_lived(const IntrospectionParts& parts, const smc_query& query, s
     }
 }
 
-Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const Endpoint& remote) {
-    Verdict verdict;
-    std::vector<std::string> elsewhere;  // obstacles in some of the namespaces
-    bool free = false;                   // there are none in another one
-    for (const std::uint64_t cookie : subject.namespaces) {
-        subject.query.netns = cookie;
-        const auto answer = parts.programs.explain(subject.query);
-        if (!answer) {
-            return answer.error();
+// Whether the check asks what the rule allows that decides: where that rule denies, its result says nothing.
+bool depends_on_rule(int decision) {
+    return decision == SMC_OUT_NOTHING || decision == SMC_OUT_LIMITED || decision == SMC_OUT_SHORT_LIVED;
+}
+
+// Obstacles to a connection from a namespace, each with the kinds of cgroups that it holds for (bit n: kinds[n]).
+using Obstacles = std::vector<std::pair<std::string, std::uint64_t>>;
+
+void note(Obstacles& list, const std::string& text, std::size_t kind) {
+    auto it = std::ranges::find(list, text, &Obstacles::value_type::first);
+    if (it == list.end()) {
+        it = list.insert(list.end(), {text, 0});
+    }
+    it->second |= std::uint64_t{1} << kind;
+}
+
+// Adds the obstacles of one namespace and one kind of cgroup.
+Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const Endpoint& remote, std::size_t kind,
+                 Verdict& verdict, Obstacles& here) {
+    const auto answer = parts.programs.explain(subject.query);
+    if (!answer) {
+        return answer.error();
+    }
+    bool is_free = true;
+    const auto add = [&](const std::string& text) {
+        is_free = false;
+        note(here, text, kind);
+    };
+    const auto served = parts.namespaces.by_cookie(subject.query.netns);
+    if (served && served->has_address(remote)) {
+        add(bpf::kOutboundChecks[kLoopback].text);
+    }
+    const bool denied = (answer->in_the_way >> SMC_OUT_DENIED & 1) != 0;
+    for (const bpf::Check& check : bpf::kOutboundChecks) {
+        if (denied && depends_on_rule(check.decision)) {
+            continue;
         }
-        std::vector<std::string> here;
-        const auto served = parts.namespaces.by_cookie(cookie);
-        if (served && served->has_address(remote)) {
-            note(here, bpf::kOutboundChecks[kLoopback].text);
-        }
-        verdict.denied = (answer->in_the_way >> SMC_OUT_DENIED & 1) != 0;
-        verdict.rule = answer->rule;
-        for (const bpf::Check& check : bpf::kOutboundChecks) {
-            if ((answer->in_the_way >> check.decision & 1) != 0) {
-                note(here, obstacle(parts, check, *answer, remote, subject.cgroup));
-            } else if ((answer->open >> check.decision & 1) != 0) {
-                note(verdict.unless, check.text);
-            }
-        }
-        free |= here.empty();
-        for (std::string& text : here) {
-            if (served) {
-                note(elsewhere, "it is in netns " + std::to_string(served->inode()) + ": " + text);
-            }
-            note(verdict.obstacles, std::move(text));
+        if ((answer->in_the_way >> check.decision & 1) != 0) {
+            add(obstacle(parts, check, *answer, remote, subject.cgroup));
+        } else if ((answer->open >> check.decision & 1) != 0) {
+            note(verdict.unless, check.text);
         }
     }
-    if (free) {  // nobody has said in which namespace the client is
+    if (is_free || !verdict.free) {
+        verdict.denied = denied;
+        verdict.rule = answer->rule;
+    }
+    verdict.free |= is_free;
+    return {};
+}
+
+Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const Endpoint& remote) {
+    Verdict verdict;
+    std::vector<std::string> elsewhere;  // obstacles in some of the namespaces, or for some of the cgroups
+    for (const std::uint64_t cookie : subject.namespaces) {
+        subject.query.netns = cookie;
+        Obstacles here;
+        for (std::size_t kind = 0; kind < subject.kinds.size(); kind++) {
+            subject.query.rules = subject.kinds[kind].rules;
+            if (auto asked = ask(parts, subject, remote, kind, verdict, here); !asked) {
+                return asked.error();
+            }
+        }
+        const auto served = parts.namespaces.by_cookie(cookie);
+        const std::string where = served ? "it is in netns " + std::to_string(served->inode()) : "";
+        for (const auto& [text, kinds] : here) {
+            note(verdict.obstacles, text);
+            if (std::popcount(kinds) == static_cast<int>(subject.kinds.size())) {
+                note(elsewhere, where.empty() ? text : where + ": " + text);
+                continue;
+            }
+            for (std::size_t kind = 0; kind < subject.kinds.size(); kind++) {
+                if ((kinds >> kind & 1) != 0) {
+                    note(elsewhere, subject.kinds[kind].text() + ": " + text);
+                }
+            }
+        }
+    }
+    if (verdict.free) {  // nobody has said in which namespace and cgroup the client is
         verdict.obstacles.clear();
         std::ranges::move(elsewhere, std::back_inserter(verdict.unless));
     }

@@ -300,6 +300,22 @@ class Operator(TwoNodes):
         self.assertFalse(everywhere["steered"])
         self.assertNotEqual(everywhere["obstacles"], [])
 
+    def test_explain_tells_the_cgroups_of_a_node_apart(self):
+        self.a.agent.stop()
+        for name in ("web", "batch", "batch/one"):
+            os.makedirs(f"{self.a.cgroup}/{name}")
+        rules = [
+            {"name": "no", "action": "deny", "cgroups": ["/batch", "/batch/*"]},
+            {"name": "yes", "action": "allow", "ports": ["5000"]},
+        ]
+        self.a.start_agent(policy={"default": "deny", "rules": rules})
+        said = json.loads(self.ctl("explain", f"{self.b.ip4}:5000", "--json"))
+        self.assertEqual((said["steered"], said["allowed"], said["rule"]), (True, True, "yes"))
+        (unless,) = (text for text in said["unless"] if text.startswith("its cgroup is "))
+        self.assertRegex(unless, r'^its cgroup is .*batch.* or one of 1 more with the same rules: rule "no" denies it$')
+        said = json.loads(self.ctl("explain", f"{self.b.ip4}:5001", "--json"))
+        self.assertEqual((said["steered"], said["allowed"]), (False, False))
+
     def test_dry_run_comes_in_pieces(self):
         """The agent does other work between the tables of two namespaces."""
         self.pod()
