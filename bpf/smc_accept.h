@@ -185,8 +185,9 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	decision = smc_decide_syn(skb, packet, &options, &inbound);
 	if (!options.smc && decision != SMC_IN_SAME_AGENT)
 		return TC_ACT_UNSPEC; /* without option 254 it is no request to another agent */
-	/* this SYN has begun a trial (smc_short_lived.h) on the device below: others are left to TCP since then */
-	if (decision == SMC_IN_SHORT_LIVED && inbound.ifindex != skb->ifindex) {
+	/* its listener was found on the device below, too, and a trial of it begun (smc_short_lived.h) */
+	if (decision == SMC_IN_SHORT_LIVED && inbound.ifindex != skb->ifindex && inbound.cgroup == before.cgroup &&
+	    inbound.bound_device == before.bound_device) {
 		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
 		return TC_ACT_UNSPEC;
 	}

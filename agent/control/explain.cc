@@ -4,13 +4,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ranges>
+#include <set>
 
 #include "agent/control/describe.h"
 #include "agent/steer/addresses.h"
@@ -39,8 +39,9 @@ std::uint64_t netns_of(int pid) {
     return ::stat(("/proc/" + std::to_string(pid) + "/ns/net").c_str(), &status) == 0 ? status.st_ino : 0;
 }
 
+// `netns`: null if it is not served.
 std::string obstacle(const IntrospectionParts& parts, const bpf::Check& check, const smc_query& answer,
-                     const Endpoint& remote, const std::string& cgroup) {
+                     const Namespace* netns, const Endpoint& remote, const std::string& cgroup) {
     std::string text = check.text;
     if (check.decision == SMC_OUT_NOT_ENROLLED) {
         return text + ": " + cgroup;
@@ -49,13 +50,12 @@ std::string obstacle(const IntrospectionParts& parts, const bpf::Check& check, c
         return answer.rule < 0 ? "no rule matches, and the default is to deny"
                                : "rule \"" + parts.policy.rule_name(answer.rule) + "\" denies it";
     }
-    const auto netns = parts.namespaces.by_cookie(answer.netns);
-    if (check.decision == SMC_OUT_NOT_SERVED && netns) {
+    if (check.decision == SMC_OUT_NOT_SERVED && netns != nullptr) {
         return text + ": " + netns->obstacle(remote.is_v4() ? bpf::Hooks::kIpv4 : bpf::Hooks::kIpv6);
     }
     if (check.decision == SMC_OUT_NOT_NOW) {
         const auto entry = parts.programs.knows(answer.netns, remote);
-        return text + ", in netns " + std::to_string(netns ? netns->inode() : 0) + ": " +
+        return text + ", in netns " + std::to_string(netns != nullptr ? netns->inode() : 0) + ": " +
                (entry ? std::string(reason_text(static_cast<Reason>(entry->reason))) : "about to expire");
     }
     return text;
@@ -67,54 +67,75 @@ void note(std::vector<std::string>& list, std::string text) {
     }
 }
 
-// Index of the check for loopback.
-constexpr std::size_t kLoopback = [] {
-    const auto it = std::ranges::find(bpf::kOutboundChecks, SMC_OUT_LOOPBACK, &bpf::Check::decision);
+// Index of the check whose result this is.
+constexpr std::size_t index_of(int decision) {
+    const auto it = std::ranges::find(bpf::kOutboundChecks, decision, &bpf::Check::decision);
     return static_cast<std::size_t>(it - bpf::kOutboundChecks.begin());
-}();
+}
+constexpr std::size_t kLoopback = index_of(SMC_OUT_LOOPBACK), kNotEnrolled = index_of(SMC_OUT_NOT_ENROLLED);
 
-// Cgroups that the same rule groups match: `name` is one of them.
-struct Alike {
-    std::uint64_t rules = 0;
+// Cgroups about whose connections to the server the same rule decides: `name` is one of them.
+struct CgroupKind {
+    std::uint64_t rules = 0;  // the rule groups that match that one
     std::string name;
     std::size_t count = 0;
 
     [[nodiscard]] std::string text() const {
         return "its cgroup is " + name +
-               (count > 1 ? " or one of " + std::to_string(count - 1) + " more with the same rules" : "");
+               (count > 1 ? ", or one of " + std::to_string(count - 1) + " others like it" : "");
+    }
+    void add(const std::string& path, std::size_t more) {
+        name = count == 0 ? path : name;
+        count += more;
     }
 };
-
-std::vector<Alike> kinds_of_cgroups(const IntrospectionParts& parts) {
-    std::map<std::uint64_t, Alike> kinds;
-    for (const auto& [id, group] : parts.cgroups.groups()) {
-        if (group.enrolled) {
-            Alike& kind = kinds.try_emplace(group.rules, Alike{group.rules, group.path}).first->second;
-            kind.count++;
-        }
-    }
-    constexpr std::size_t kMost = 64;  // bits of Obstacles
-    std::vector<Alike> all;
-    std::ranges::move(kinds | std::views::values | std::views::take(kMost), std::back_inserter(all));
-    return all.empty() ? std::vector<Alike>{{~0ULL, "one that every rule selects", 1}} : all;
-}
 
 // The client of the connection in question: its cgroup, and the network namespaces that it may be in.
 struct Subject {
     smc_query query{};
     std::string cgroup = "any";
-    std::vector<Alike> kinds{{}};           // of the cgroups that it may be in
+    std::vector<CgroupKind> kinds{{}};      // of the cgroups that it may be in
+    CgroupKind not_enrolled;                // the other cgroups; their connections are always TCP
     std::vector<std::uint64_t> namespaces;  // cookies; 0: a namespace that is not served
 };
 
 Subject anybody(const IntrospectionParts& parts) {
     Subject subject;
     subject.query.any_cgroup = 1;
-    subject.kinds = kinds_of_cgroups(parts);
+    subject.kinds.clear();
+    std::map<std::uint64_t, CgroupKind> kinds;
+    for (const auto& [id, group] : parts.cgroups.groups()) {
+        if (group.enrolled) {
+            CgroupKind& kind = kinds[group.rules];
+            kind.rules = group.rules;
+            kind.add(group.path, 1);
+        } else if (parts.cgroups.root() + group.path != parts.cgroups.own()) {
+            subject.not_enrolled.add(group.path, 1);
+        }
+    }
+    std::ranges::move(kinds | std::views::values, std::back_inserter(subject.kinds));
     for (const auto& netns : parts.namespaces.all()) {
         subject.namespaces.push_back(netns->cookie());
     }
     return subject;
+}
+
+// Makes one kind of those about which the same rule decides. That does not depend on the namespace.
+Result<void> unite_kinds(const IntrospectionParts& parts, Subject& subject) {
+    std::map<std::pair<bool, int>, CgroupKind> united;
+    for (const CgroupKind& kind : subject.kinds) {
+        subject.query.rules = kind.rules;
+        const auto answer = parts.programs.explain(subject.query);
+        if (!answer) {
+            return answer.error();
+        }
+        CgroupKind& one = united[{(answer->in_the_way >> SMC_OUT_DENIED & 1) != 0, answer->rule}];
+        one.rules = one.count == 0 ? kind.rules : one.rules;
+        one.add(kind.name, kind.count);
+    }
+    subject.kinds.clear();
+    std::ranges::move(united | std::views::values, std::back_inserter(subject.kinds));
+    return {};
 }
 
 Result<Subject> process(const IntrospectionParts& parts, int pid) {
@@ -135,9 +156,10 @@ Result<Subject> process(const IntrospectionParts& parts, int pid) {
 
 // The answers of the BPF programs over all namespaces and all kinds of cgroups.
 struct Verdict {
+    bool asked = false;
     bool free = false;    // in some namespace and cgroup nothing is in the way
-    bool denied = false;  // where that is so; or else in the last ones
-    int rule = -1;
+    bool denied = false;  // in all of them
+    int rule = -1;        // that allows it, or else one that denies it
     std::vector<std::string> obstacles, unless;
 };
 
@@ -161,20 +183,12 @@ bool depends_on_rule(int decision) {
     return decision == SMC_OUT_NOTHING || decision == SMC_OUT_LIMITED || decision == SMC_OUT_SHORT_LIVED;
 }
 
-// Obstacles to a connection from a namespace, each with the kinds of cgroups that it holds for (bit n: kinds[n]).
-using Obstacles = std::vector<std::pair<std::string, std::uint64_t>>;
+// Obstacles to a connection from a namespace, each with the kinds of cgroups (indexes of Subject::kinds) that have it.
+using Obstacles = std::vector<std::pair<std::string, std::set<std::size_t>>>;
 
-void note(Obstacles& list, const std::string& text, std::size_t kind) {
-    auto it = std::ranges::find(list, text, &Obstacles::value_type::first);
-    if (it == list.end()) {
-        it = list.insert(list.end(), {text, 0});
-    }
-    it->second |= std::uint64_t{1} << kind;
-}
-
-// Adds the obstacles of one namespace and one kind of cgroup.
-Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const Endpoint& remote, std::size_t kind,
-                 Verdict& verdict, Obstacles& here) {
+// Adds the obstacles of one namespace (`netns`: null if it is not served) and one kind of cgroup.
+Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const Endpoint& remote,
+                 const Namespace* netns, std::size_t kind, Verdict& verdict, Obstacles& here) {
     const auto answer = parts.programs.explain(subject.query);
     if (!answer) {
         return answer.error();
@@ -182,10 +196,10 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
     bool is_free = true;
     const auto add = [&](const std::string& text) {
         is_free = false;
-        note(here, text, kind);
+        const auto it = std::ranges::find(here, text, &Obstacles::value_type::first);
+        (it != here.end() ? *it : here.emplace_back(text, std::set<std::size_t>{})).second.insert(kind);
     };
-    const auto served = parts.namespaces.by_cookie(subject.query.netns);
-    if (served && served->has_address(remote)) {
+    if (netns != nullptr && netns->has_address(remote)) {
         add(bpf::kOutboundChecks[kLoopback].text);
     }
     const bool denied = (answer->in_the_way >> SMC_OUT_DENIED & 1) != 0;
@@ -194,15 +208,17 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
             continue;
         }
         if ((answer->in_the_way >> check.decision & 1) != 0) {
-            add(obstacle(parts, check, *answer, remote, subject.cgroup));
+            add(obstacle(parts, check, *answer, netns, remote, subject.cgroup));
         } else if ((answer->open >> check.decision & 1) != 0) {
             note(verdict.unless, check.text);
         }
     }
-    if (is_free || !verdict.free) {
+    // The verdict is about a connection without an obstacle, if there is one, or else about one that a rule allows.
+    if (!verdict.asked || (is_free && !verdict.free) || (verdict.denied && !denied)) {
         verdict.denied = denied;
         verdict.rule = answer->rule;
     }
+    verdict.asked = true;
     verdict.free |= is_free;
     return {};
 }
@@ -212,31 +228,42 @@ Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const End
     std::vector<std::string> elsewhere;  // obstacles in some of the namespaces, or for some of the cgroups
     for (const std::uint64_t cookie : subject.namespaces) {
         subject.query.netns = cookie;
+        if (!verdict.asked && subject.query.any_cgroup != 0) {
+            if (auto united = unite_kinds(parts, subject); !united) {
+                return united.error();
+            }
+        }
+        const auto netns = parts.namespaces.by_cookie(cookie);
         Obstacles here;
         for (std::size_t kind = 0; kind < subject.kinds.size(); kind++) {
             subject.query.rules = subject.kinds[kind].rules;
-            if (auto asked = ask(parts, subject, remote, kind, verdict, here); !asked) {
+            if (auto asked = ask(parts, subject, remote, netns.get(), kind, verdict, here); !asked) {
                 return asked.error();
             }
         }
-        const auto served = parts.namespaces.by_cookie(cookie);
-        const std::string where = served ? "it is in netns " + std::to_string(served->inode()) : "";
+        const std::string where = netns ? "it is in netns " + std::to_string(netns->inode()) + ": " : "";
         for (const auto& [text, kinds] : here) {
-            note(verdict.obstacles, text);
-            if (std::popcount(kinds) == static_cast<int>(subject.kinds.size())) {
-                note(elsewhere, where.empty() ? text : where + ": " + text);
+            if (kinds.size() == subject.kinds.size()) {
+                note(verdict.obstacles, text);
+                note(elsewhere, where + text);
                 continue;
             }
-            for (std::size_t kind = 0; kind < subject.kinds.size(); kind++) {
-                if ((kinds >> kind & 1) != 0) {
-                    note(elsewhere, subject.kinds[kind].text() + ": " + text);
-                }
+            for (const std::size_t kind : kinds) {
+                note(verdict.obstacles, subject.kinds[kind].text() + ": " + text);
+                note(elsewhere, subject.kinds[kind].text() + ": " + text);
             }
         }
+    }
+    if (subject.not_enrolled.count != 0) {
+        const bool all = subject.kinds.empty();
+        note(all ? verdict.obstacles : elsewhere,
+             subject.not_enrolled.text() + ": " + bpf::kOutboundChecks[kNotEnrolled].text);
     }
     if (verdict.free) {  // nobody has said in which namespace and cgroup the client is
         verdict.obstacles.clear();
         std::ranges::move(elsewhere, std::back_inserter(verdict.unless));
+    } else if (subject.kinds.empty() && verdict.obstacles.empty()) {
+        verdict.obstacles.emplace_back("no cgroup is known yet");
     }
     note_short_lived(parts, subject.query, verdict.unless);
     if (subject.namespaces.empty()) {

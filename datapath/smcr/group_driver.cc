@@ -67,7 +67,7 @@ void GroupDriver::linger(AlertToken token, Element rmbe) {
     }
     it->second->task = nullptr;
     it->second->mover = nullptr;
-    if (it->second->inbox.peer_is_done() || it->second->is_reassigned || closed_) {
+    if (it->second->is_done || it->second->is_reassigned || closed_) {
         receivers_.erase(it);
     } else {
         it->second->lingering.emplace(std::move(rmbe));
@@ -181,8 +181,8 @@ void GroupDriver::drain_others(const LinkDriver& than) {
 bool GroupDriver::has_gap(const Receiver& receiver, const cdc::Message& message, const LinkDriver& from) {
     const cdc::Message& latest = receiver.inbox.latest();
     const auto ahead = static_cast<std::int16_t>(static_cast<std::uint16_t>(message.sequence - latest.sequence));
-    return receiver.over != 0 && receiver.over != from.number() && !receiver.validated && ahead > 1 && !receiver.lost &&
-           !receiver.lingering && is_beyond(message.producer, latest.producer);
+    return receiver.over != 0 && receiver.over != from.number() && receiver.validated != from.number() && ahead > 1 &&
+           !receiver.lost && !receiver.lingering && is_beyond(message.producer, latest.producer);
 }
 
 bool GroupDriver::may_miss_some(const cdc::Message& message, const LinkDriver& from) {
@@ -211,15 +211,18 @@ GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriv
         taken =
             !moved && has_gap(receiver, message, from) ? flow::CdcInbox::Taken::kLost : receiver.inbox.take(message);
         receiver.lost |= taken == flow::CdcInbox::Taken::kLost;
-        receiver.validated |= moved && receiver.over != from.number();
+        receiver.is_done |= !moved && (message.state & (cdc::kConnectionClosed | cdc::kAbnormalClose)) != 0;
+        if (moved) {
+            receiver.validated = receiver.over != from.number() ? from.number() : std::uint8_t{0};
+        }
         if (taken == flow::CdcInbox::Taken::kYes) {
             if (receiver.over != from.number()) {  // else a late one of the link that the peer has left
-                receiver.validated = false;
+                receiver.validated = 0;
                 receiver.over = from.number();
             }
             spoke = std::exchange(receiver.spoke, nullptr);
         }
-        if (receiver.lingering && receiver.inbox.peer_is_done()) {  // C2
+        if (receiver.lingering && receiver.is_done) {  // C2
             freed = std::move(receiver.lingering);
             receivers_.erase(it);
         }

@@ -61,7 +61,8 @@ class GroupDriver {
         bool is_reassigned = false;         // the peer gave its RMBE to another connection
         bool lost = false;                  // a message of the peer was lost with a link
         std::uint8_t over = 0;              // the link of the latest message; 0: there was none
-        bool validated = false;             // C4: the peer has left that link, and told what it had sent over it
+        std::uint8_t validated = 0;         // C4: the link to which the peer has moved, and told what it had sent; or 0
+        bool is_done = false;               // a message has said that the peer writes nothing more
         Spoke spoke;                        // called for the first message
     };
 

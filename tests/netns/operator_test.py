@@ -304,17 +304,27 @@ class Operator(TwoNodes):
         self.a.agent.stop()
         for name in ("web", "batch", "batch/one"):
             os.makedirs(f"{self.a.cgroup}/{name}")
-        rules = [
-            {"name": "no", "action": "deny", "cgroups": ["/batch", "/batch/*"]},
-            {"name": "yes", "action": "allow", "ports": ["5000"]},
-        ]
-        self.a.start_agent(policy={"default": "deny", "rules": rules})
-        said = json.loads(self.ctl("explain", f"{self.b.ip4}:5000", "--json"))
-        self.assertEqual((said["steered"], said["allowed"], said["rule"]), (True, True, "yes"))
-        (unless,) = (text for text in said["unless"] if text.startswith("its cgroup is "))
-        self.assertRegex(unless, r'^its cgroup is .*batch.* or one of 1 more with the same rules: rule "no" denies it$')
-        said = json.loads(self.ctl("explain", f"{self.b.ip4}:5001", "--json"))
-        self.assertEqual((said["steered"], said["allowed"]), (False, False))
+
+        def explain(rules, port=5000):
+            self.a.start_agent(policy={"default": "deny", "rules": rules})
+            said = json.loads(self.ctl("explain", f"{self.b.ip4}:{port}", "--json"))
+            self.a.agent.stop()
+            texts = [text for text in said["unless"] + said["obstacles"] if text.startswith("its cgroup is ")]
+            return (said["steered"], said["allowed"], said["rule"]), texts
+
+        batch = {"name": "no", "action": "deny", "cgroups": ["/batch", "/batch/*"]}
+        found, texts = explain([batch, {"name": "yes", "action": "allow", "ports": ["5000"]}])
+        self.assertEqual(found, (True, True, "yes"))
+        self.assertEqual(texts, ['its cgroup is /batch, or one of 1 others like it: rule "no" denies it'])
+        # Cgroups that no rule selects are not known to the programs.
+        found, texts = explain([{"name": "web", "action": "allow", "cgroups": ["/apps"]}])
+        self.assertEqual(found, (True, True, "web"))
+        self.assertEqual(len(texts), 1, texts)
+        self.assertIn("matches no rule", texts[0])
+        # Where nothing is offered SMC, the rule that would allow it is named.
+        found, texts = explain([batch, {"name": "yes", "action": "allow", "smcd": False}])
+        self.assertEqual(found, (False, True, "yes"))
+        self.assertEqual(len(texts), 2, texts)
 
     def test_dry_run_comes_in_pieces(self):
         """The agent does other work between the tables of two namespaces."""

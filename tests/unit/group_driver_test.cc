@@ -202,6 +202,35 @@ TEST_CASE("group_driver__what_comes_late_over_a_link_that_was_left_does_not_spoi
     CHECK(connection.receiver->inbox.latest().sequence == 5);
 }
 
+TEST_CASE("group_driver__a_validation_stands_for_its_own_link_alone_C4") {
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    group.peer_says(1, 1, 0, 100);
+    group.run(1);
+    group.peer_says(2, 1, cdc::kFailoverValidation);  // the peer moves, and back at once
+    group.run(2);
+    group.peer_says(1, 1, cdc::kFailoverValidation);
+    group.peer_says(1, 2, 0, 200);
+    group.run(1);
+    CHECK_FALSE(connection.ended());
+    group.peer_says(2, 5, 0, 500);
+    group.run(2);
+    CHECK(connection.reason == Reason::kDataLost);
+}
+
+TEST_CASE("group_driver__an_rmbe_is_given_back_if_the_message_that_ends_it_shows_a_gap_C2") {
+    Group group;
+    const auto rmbes = std::make_shared<Counted>();
+    Connection connection(*group.driver, kToken, 1);
+    group.peer_says(1, 1, 0, 100);
+    group.run(1);
+    group.peer_says(2, 4, 0, 400, cdc::kConnectionClosed);
+    group.run(2);
+    REQUIRE(connection.reason == Reason::kDataLost);
+    group.driver->linger(kToken, Element(rmbes, 0, {}));
+    CHECK(rmbes->free == 1);
+}
+
 TEST_CASE("group_driver__the_last_message_of_a_peer_counts_although_others_before_it_were_lost_C2") {
     Group group;
     const auto rmbes = std::make_shared<Counted>();
