@@ -20,13 +20,13 @@ void Agent::handle(const smc_event& event) {
         case SMC_EVENT_REQUEST:
             gateway_->server_speaks_smc(event);
             break;
-        case SMC_EVENT_NETNS_WANTED:
+        case SMC_EVENT_NETNS_UNKNOWN:
             namespaces_->wanted();
             break;
-        case SMC_EVENT_CALLBACK_TAKEN:
+        case SMC_EVENT_CALLBACK_LOST:
             namespaces_->callback_taken(event.tuple.slot, !remote_of(event.tuple).is_v4());
             break;
-        case SMC_EVENT_CGROUP_WANTED:
+        case SMC_EVENT_CGROUP_UNKNOWN:
             if (!cgroups_->groups().contains(event.cgroup)) {
                 cgroups_->rescan_soon();
             }

@@ -64,20 +64,20 @@ struct smc_member {
 	__u64 netns;             /* cookie */
 	__u64 sk;                /* address of its struct sock (bpf/smc_socket.h) */
 	__u64 redirected;        /* bytes that it sent past TCP */
-	__u64 redirected_told;   /* the part of `redirected` that smc_bypass_turn has told user space */
+	__u64 redirected_told;   /* the part of `redirected` that smc_bypass_step has told user space */
 	__u64 messages;          /* messages that it sent past TCP */
 	__u64 last;              /* offset in its stream after the last byte that it sent past TCP */
 	__u64 consumed;          /* bytes that its receives have returned, from either queue */
-	__u64 consumed_before;   /* `consumed` at the last smc_bypass_turn */
-	__u64 redirected_before; /* `redirected` of its peer at the last smc_bypass_turn */
-	__u64 came_last;         /* the peer's `last`, noted when the peer was gone */
-	__u64 wire_ns;           /* when it last sent something by TCP */
+	__u64 consumed_before;   /* `consumed` at the last smc_bypass_step */
+	__u64 redirected_before; /* `redirected` of its peer at the last smc_bypass_step */
+	__u64 peer_last;         /* the peer's `last`, noted when the peer was gone */
+	__u64 tcp_sent_ns;       /* when it last sent something by TCP */
 	__u32 first_seq;         /* TCP's sequence number of the first byte that it sends */
 	__u32 generation;        /* smc_bypass_generation when it was paired; members of an earlier one leave */
 	__u32 received;          /* receives that did not wait; SMC_PROOF at most */
 	__u32 found_nothing;     /* those of them that found nothing to receive */
 	__u32 in_a_row;          /* messages past TCP since its peer had consumed everything */
-	__u32 passing;           /* 1: it sends by TCP until its peer has consumed everything */
+	__u32 by_tcp;            /* 1: it sends by TCP until its peer has consumed everything */
 	__u32 deciding;          /* smc_bypass_send is running for a message of this member */
 	__u32 client;            /* 0: the server's socket */
 	__u32 inode;             /* of its network namespace */
@@ -117,8 +117,8 @@ struct smc_bypass_bar {
 	__u32 pad;
 };
 
-/* Output of program smc_bypass_turn. */
-struct smc_bypass_turn {
+/* Output of program smc_bypass_step. */
+struct smc_bypass_step {
 	__u32 watched;
 	__u32 members;
 	__u32 enrol; /* members that wait for smc_bypass_enrol */

@@ -62,7 +62,7 @@ static __always_inline struct smc_member *smc_member_of(struct sock *sk)
 static __always_inline bool smc_is_drained(struct smc_member *member, struct smc_member *peer)
 {
 	if (!peer)
-		return member->alone && (__s64)(*(volatile __u64 *)&member->consumed - member->came_last) >= 0;
+		return member->alone && (__s64)(*(volatile __u64 *)&member->consumed - member->peer_last) >= 0;
 	if (*(volatile __u32 *)&peer->deciding)
 		return false;
 	return !peer->redirected || (__s64)(*(volatile __u64 *)&member->consumed - peer->last) >= 0;

@@ -64,9 +64,9 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 		member->state = SMC_MEMBER_LEAVING;
 		return 0;
 	}
-	member->sk = (__u64)(unsigned long)tcp; /* not known earlier for the sockets of user space's probe */
-	member->wire_ns = bpf_ktime_get_ns();   /* a little ahead of the coarse clock */
-	member->passing = 1;                    /* its peer may not have read yet what it sent by TCP */
+	member->sk = (__u64)(unsigned long)tcp;   /* not known earlier for the sockets of user space's probe */
+	member->tcp_sent_ns = bpf_ktime_get_ns(); /* a little ahead of the coarse clock */
+	member->by_tcp = 1;                       /* its peer may not have read yet what it sent by TCP */
 	if (bpf_map_update_elem(&smc_members, &cookie, (void *)common, BPF_NOEXIST)) {
 		smc_add_habit(member, SMC_HABIT_FOREIGN);
 		member->state = SMC_MEMBER_LEAVING;

@@ -53,7 +53,7 @@ static __always_inline void smc_forget_member(const struct smc_member *member, _
 	struct smc_member *peer = smc_peer_of(member, cookie);
 
 	if (peer) {
-		peer->came_last = member->redirected ? member->last : 0;
+		peer->peer_last = member->redirected ? member->last : 0;
 		peer->alone = 1;
 	}
 	bpf_map_delete_elem(&smc_bypass, &cookie);

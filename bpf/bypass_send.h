@@ -65,15 +65,15 @@ static __always_inline bool smc_may_redirect(const struct smc_bypass_config *con
 
 	if (!backlog) {
 		/* by TCP now and then, for connection tracking and for filters that were added later */
-		own->passing = (__s64)(now - own->wire_ns) > (__s64)SMC_BY_TCP_NS;
+		own->by_tcp = (__s64)(now - own->tcp_sent_ns) > (__s64)SMC_BY_TCP_NS;
 		own->in_a_row = 0;
 	}
-	if (own->passing) {
-		own->wire_ns = now;
+	if (own->by_tcp) {
+		own->tcp_sent_ns = now;
 		return false;
 	}
 	if (backlog + size > config->limit || own->in_a_row >= config->messages) {
-		own->passing = 1;
+		own->by_tcp = 1;
 		return false;
 	}
 	own->last = consumed + backlog + size;
@@ -97,13 +97,13 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 	if (!smc_sends_plainly(own, tcp) || !smc_peer_is_plain(peer, cookie))
 		return;
 	if (!smc_has_memory_for((struct sock *)peer->sk, size) || smc_fills_buffer((struct sock *)peer->sk, size)) {
-		own->passing = 1;
+		own->by_tcp = 1;
 		return;
 	}
 	if (!smc_may_redirect(config, tcp, own, peer, size))
 		return;
 	if (bpf_msg_redirect_hash(message, &smc_members, &cookie, BPF_F_INGRESS) != SK_PASS) {
-		own->passing = 1; /* the peer's socket is closed */
+		own->by_tcp = 1; /* the peer's socket is closed */
 		return;
 	}
 	own->redirected += size;
@@ -120,7 +120,7 @@ int smc_bypass_send(struct sk_msg_md *message)
 
 	if (!own)
 		return SK_PASS;
-	/* set before the state is read here; smc_bypass_turn changes the state before it reads this */
+	/* set before the state is read here; smc_bypass_step changes the state before it reads this */
 	__sync_fetch_and_add(&own->deciding, 1);
 	smc_send(message, tcp, own);
 	__sync_fetch_and_add(&own->deciding, -1);

@@ -25,14 +25,14 @@ enum smc_decision {
 	SMC_OUT_NET_SMC,
 	SMC_OUT_KERNEL,
 	SMC_OUT_TCP_SIGNED,
-	SMC_OUT_STAMPED,
+	SMC_OUT_TIMESTAMPING,
 	SMC_OUT_FAST_OPEN,
 	SMC_OUT_NO_ROOM,
 	SMC_OUT_IPSEC,
 	SMC_OUT_NOT_NOW,
 	SMC_OUT_SHORT_LIVED,
-	SMC_OUT_NOTHING,
-	SMC_OUT_ASKS_MUCH, /* its cgroup has used up its share of smc_requests */
+	SMC_OUT_NO_DEVICE,
+	SMC_OUT_REQUESTS_FULL, /* its cgroup has used up its share of smc_requests */
 	SMC_OUT_TABLE_FULL,
 	SMC_SYN_AGAIN,      /* retransmission of a request: leaves without options */
 	SMC_SYN_KEPT,       /* retransmission while the request is held: not sent */
@@ -48,7 +48,7 @@ enum smc_decision {
 	SMC_IN_AGENT_STALE,
 	SMC_IN_AGENT_FULL,
 	SMC_IN_SAME_AGENT,
-	SMC_IN_PASSES,
+	SMC_IN_FORWARDED,
 	SMC_IN_NOT_NOW,
 	SMC_IN_SHORT_LIVED,
 	SMC_IN_LIMITED,
@@ -64,24 +64,24 @@ enum smc_decision {
 	SMC_IN_SPECIAL,
 	SMC_IN_DENIED,
 	SMC_IN_TCP_SIGNED,
-	SMC_IN_STAMPED,
+	SMC_IN_TIMESTAMPING,
 	SMC_IN_IPSEC,
 	SMC_IN_HEADERS,
-	SMC_IN_NOTHING,
+	SMC_IN_NO_DEVICE,
 	SMC_IN_TABLE_FULL,
-	SMC_IN_MADE_WAY,  /* the client sent a SYN of its own; the half-open connection of our leg was reset */
-	SMC_LEG_JOINED,   /* a leg's SYN was redirected for the first time */
-	SMC_LEG_LATE,     /* refused: the application's request is not held any more */
-	SMC_LEG_CONFLICT, /* refused: the client's port is in use at the server, or another leg has it */
-	SMC_LEG_PAWS,     /* refused: the application's kernel would drop it because of its time stamp */
-	SMC_LEG_FULL,     /* refused: no free entry in smc_hairpins */
-	SMC_LEG_GONE,     /* data or a FIN of an application after its peer's end, to a leg that is gone: it is reset */
-	SMC_OPTION_SYN,   /* option 254 written into the SYN of a CLC socket */
+	SMC_IN_TUPLE_REUSED, /* the client sent a SYN of its own; the half-open connection of our leg was reset */
+	SMC_LEG_JOINED,      /* a leg's SYN was redirected for the first time */
+	SMC_LEG_LATE,        /* refused: the application's request is not held any more */
+	SMC_LEG_CONFLICT,    /* refused: the client's port is in use at the server, or another leg has it */
+	SMC_LEG_PAWS,        /* refused: the application's kernel would drop it because of its time stamp */
+	SMC_LEG_FULL,        /* refused: no free entry in smc_hairpins */
+	SMC_LEG_GONE,   /* data or a FIN of an application after its peer's end, to a leg that is gone: it is reset */
+	SMC_OPTION_SYN, /* option 254 written into the SYN of a CLC socket */
 	SMC_OPTION_SYN_FAILED,
-	SMC_OPTION_SYN_TAKEN, /* another program has taken the callback flag of a CLC socket: no options */
-	SMC_OPTION_SYNACK,    /* option 254 written into a SYN-ACK */
+	SMC_OPTION_SYN_LOST, /* another program has taken the callback flag of a CLC socket: no options */
+	SMC_OPTION_SYNACK,   /* option 254 written into a SYN-ACK */
 	SMC_OPTION_SYNACK_FAILED,
-	SMC_OPTION_SYNACK_TAKEN, /* the same of the agent's listener */
+	SMC_OPTION_SYNACK_LOST, /* the same of the agent's listener */
 	SMC_PEER_OPTION_PRESENT,
 	SMC_PEER_OPTION_ABSENT,
 	SMC_PEER_OPTION_ECHOED,

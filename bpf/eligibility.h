@@ -38,7 +38,7 @@
 	X(SMC_OUT_KERNEL, SOCKET, kernel,                                                                              \
 	  "the socket is the kernel's own (NFS, for example), which must not wait for programs")                       \
 	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \
-	X(SMC_OUT_STAMPED, SOCKET, stamped,                                                                            \
+	X(SMC_OUT_TIMESTAMPING, SOCKET, stamped,                                                                       \
 	  "the socket wants time stamps of the driver or the hardware (SO_TIMESTAMPING)")                              \
 	X(SMC_OUT_FAST_OPEN, SOCKET, fast_open, "it is a SYN of TCP Fast Open")                                        \
 	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no space for the options")                                    \
@@ -46,13 +46,14 @@
 	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for SMC for a while")                               \
 	X(SMC_OUT_SHORT_LIVED, NODE, short_lived,                                                                      \
 	  "its connections to this server end too early to be worth SMC; a few of them are tried")                     \
-	X(SMC_OUT_NOTHING, NODE, nothing, "SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)")
+	X(SMC_OUT_NO_DEVICE, NODE, nothing,                                                                            \
+	  "SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)")
 
 #define SMC_INBOUND_CHECKS(X)                                                                                          \
 	X(SMC_IN_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                   \
 	X(SMC_IN_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                  \
 	X(SMC_IN_SAME_AGENT, SOCKET, same_agent, "both ends are served by this agent, which leaves them to TCP")       \
-	X(SMC_IN_PASSES, SOCKET, passes, "the SYN only passes through this network namespace")                         \
+	X(SMC_IN_FORWARDED, SOCKET, passes, "the SYN only passes through this network namespace")                      \
 	X(SMC_IN_MPTCP, SOCKET, mptcp, "it is a SYN of MPTCP")                                                         \
 	X(SMC_IN_FAST_OPEN, SOCKET, fast_open, "it is a SYN of TCP Fast Open")                                         \
 	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
@@ -71,12 +72,13 @@
 	  "a device shapes, filters or encrypts its packets, or the bandwidth of its pod is limited; SMC would evade " \
 	  "that")                                                                                                      \
 	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \
-	X(SMC_IN_STAMPED, SOCKET, stamped,                                                                             \
+	X(SMC_IN_TIMESTAMPING, SOCKET, stamped,                                                                        \
 	  "the listener wants time stamps of the driver or the hardware (SO_TIMESTAMPING)")                            \
 	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")                             \
 	X(SMC_IN_HEADERS, SOCKET, listener_headers, "the listener's packets have extension headers")                   \
 	X(SMC_IN_SHORT_LIVED, NODE, short_lived,                                                                       \
 	  "connections to this listener end too early to be worth SMC; a few of them are tried")                       \
-	X(SMC_IN_NOTHING, NODE, nothing, "SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)")
+	X(SMC_IN_NO_DEVICE, NODE, nothing,                                                                             \
+	  "SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)")
 
 #endif

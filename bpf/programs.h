@@ -32,7 +32,7 @@
 	PROGRAM(smc_bypass_sent, NEEDED, "counts what is sent", "the bypass")                                          \
 	PROGRAM(smc_bypass_reused, NEEDED, "ends a member that is disconnected and used again", "the bypass")          \
 	PROGRAM(smc_bypass_enrol, NEEDED, "makes sockets members", "the bypass")                                       \
-	PROGRAM(smc_bypass_turn, RUN_NEEDED, "moves members from state to state", "the bypass")                        \
+	PROGRAM(smc_bypass_step, RUN_NEEDED, "moves members from state to state", "the bypass")                        \
 	PROGRAM(smc_bypass_bar, RUN_NEEDED, "notes a habit that the agent has found", "the bypass")
 
 #define SMC_GUARD_PROGRAMS(PROGRAM)                                                                                    \

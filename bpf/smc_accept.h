@@ -114,7 +114,7 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
  * The client's application sends its own SYN while the half-open connection of our leg still has its tuple. That
  * connection must end first: this packet becomes the RST for it, and a copy of the SYN follows.
  */
-static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline bool smc_free_tuple(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct smc_request *held = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
@@ -142,7 +142,7 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 	tcp.seq = seq;
 	tcp.flags = SMC_TCP_RST;
 	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
-	smc_count(SMC_IN_MADE_WAY);
+	smc_count(SMC_IN_TUPLE_REUSED);
 	return true;
 }
 
@@ -152,13 +152,13 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
  * it is a retransmission only there, or after SMC_STACK_NS. The last device decides: only there is it known which
  * listener the SYN is for.
  */
-static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline int smc_rcv_request(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct smc_tcp_options options = {};
 	struct smc_inbound inbound = {}, before = {}, *known;
 	enum smc_decision decision;
 
-	if (smc_make_way(skb, packet))
+	if (smc_free_tuple(skb, packet))
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
 	/* an entry of an earlier connection must go before smc_listener() runs sk_lookup */
@@ -203,13 +203,13 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 		inbound.isn = packet->seq;
 		inbound.port = options.own ? options.own_port : 0;
 		inbound.peer_agent = options.own;
-		inbound.peer_speaks = inbound.port && options.own_detail == SMC_OWN_SPEAKS;
+		inbound.peer_announces = inbound.port && options.own_detail == SMC_OWN_ANNOUNCES;
 		inbound.ttl = packet->ttl;
 		inbound.tos = packet->tos;
 		if (bpf_map_update_elem(&smc_inbound, &packet->tuple, &inbound, BPF_ANY))
 			decision = SMC_IN_TABLE_FULL;
 	} else if (decision == SMC_IN_SAME_AGENT) {
-		smc_hear_own(packet, &options);
+		smc_rcv_own(packet, &options);
 	}
 	if (inbound.ifindex == skb->ifindex || decision != SMC_IN_STEERED)
 		smc_count(decision);

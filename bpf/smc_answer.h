@@ -16,7 +16,7 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 	struct smc_sock *clc = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
 	__be16 before, after;
 
-	if (clc && clc->option != SMC_OPTION_TAKEN)
+	if (clc && clc->option != SMC_OPTION_CALLBACK_LOST)
 		clc->option = seen;
 	if (skc)
 		bpf_sk_release(skc);
@@ -44,7 +44,7 @@ static __always_inline void smc_option_lost(const struct smc_config *config, con
 }
 
 /* A RST from the network. If it answers a request, the request ends: nothing listens at the server. */
-static __always_inline void smc_hear_reset(const struct smc_packet *packet)
+static __always_inline void smc_rcv_reset(const struct smc_packet *packet)
 {
 	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
@@ -81,7 +81,7 @@ static __always_inline bool smc_is_unasked(struct __sk_buff *skb, const struct s
 }
 
 /* A SYN-ACK from the network. */
-static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline int smc_rcv_answer(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	const struct smc_config *config = smc_get_config();
@@ -117,7 +117,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 		} else if (request->state == SMC_REQUEST_ASKED) {
 			smc_count(SMC_ANSWER_PLAIN);
 		}
-		if (request->state != SMC_REQUEST_TAKEN)
+		if (request->state != SMC_REQUEST_ANSWERED)
 			smc_end_request(&packet->tuple, request);
 		return TC_ACT_UNSPEC;
 	}
@@ -135,7 +135,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 			request->state = SMC_REQUEST_LET_GO;
 			smc_count(SMC_ANSWER_REFUSED);
 		}
-	} else if (request->answer_isn == packet->seq || request->state == SMC_REQUEST_TAKEN) {
+	} else if (request->answer_isn == packet->seq || request->state == SMC_REQUEST_ANSWERED) {
 		smc_count(SMC_ANSWER_AGAIN);
 	} else {
 		/* another half-open connection: the server sends option 254 also in answer to a SYN without options */

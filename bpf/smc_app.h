@@ -11,7 +11,7 @@ static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
 
 	if (bpf_map_lookup_elem(&smc_netns, &cookie) || (sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0)))
 		return; /* known, or a listener of the agent */
-	event = smc_event_new(SMC_EVENT_NETNS_WANTED);
+	event = smc_event_new(SMC_EVENT_NETNS_UNKNOWN);
 	if (event)
 		bpf_ringbuf_submit(event, 0);
 }
@@ -28,7 +28,7 @@ static __always_inline void smc_never_pace(struct bpf_sock_ops *ctx, struct bpf_
 
 	if (!connection || !state || BPF_CORE_READ_BITFIELD(connection, icsk_ca_setsockopt))
 		return;
-	smc_read_control(connection, state->control);
+	smc_read_congestion(connection, state->saved_congestion);
 	bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
 }
 

@@ -32,7 +32,7 @@ static __always_inline void smc_tell_unknown(const struct smc_subject *subject, 
 
 	if (decision != SMC_OUT_NOT_ENROLLED || subject->cgroup)
 		return;
-	event = smc_event_new(SMC_EVENT_CGROUP_WANTED);
+	event = smc_event_new(SMC_EVENT_CGROUP_UNKNOWN);
 	if (!event)
 		return;
 	event->cgroup = cgroup_id;
@@ -210,7 +210,7 @@ static __always_inline int smc_send_request(struct __sk_buff *skb, const struct 
 		request->answer_ttl = server->ttl;
 	}
 	if (!smc_may_ask(subject->config, subject->cgroup_id)) {
-		smc_count(SMC_OUT_ASKS_MUCH);
+		smc_count(SMC_OUT_REQUESTS_FULL);
 		return TC_ACT_UNSPEC;
 	}
 	if (bpf_map_update_elem(&smc_requests, &packet->tuple, request, BPF_ANY)) {
@@ -265,8 +265,8 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	asks = decision == SMC_OUT_ASKED;
 	if (asks || decision == SMC_OUT_SHORT_LIVED)
 		smc_note_short_lived(subject.known, !asks);
-	/* SMC_OUT_NOTHING is the last check, so no other one is in the way */
-	if (!asks && (decision != SMC_OUT_NOTHING || !pair)) {
+	/* SMC_OUT_NO_DEVICE is the last check, so no other one is in the way */
+	if (!asks && (decision != SMC_OUT_NO_DEVICE || !pair)) {
 		smc_tell_unknown(&subject, decision, subject.cgroup_id);
 		smc_count(decision);
 		return TC_ACT_UNSPEC;

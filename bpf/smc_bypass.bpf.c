@@ -17,7 +17,7 @@
 #include "bpf/bypass_send.h"
 #include "bpf/bypass_receive.h"
 #include "bpf/bypass_enrol.h"
-#include "bpf/bypass_turn.h"
+#include "bpf/bypass_step.h"
 #include "bpf/bypass_reuse.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -166,13 +166,13 @@ int smc_ingress(struct __sk_buff *skb)
 	if (smc_is_own(&packet, device->probe + 1))
 		return TC_ACT_SHOT;
 	if (packet.flags & SMC_TCP_RST) {
-		smc_hear_reset(&packet);
+		smc_rcv_reset(&packet);
 		return TC_ACT_UNSPEC;
 	}
 	if (!(packet.flags & SMC_TCP_SYN))
 		return TC_ACT_UNSPEC;
 	packet.encrypts = device->encrypts;
-	return packet.flags & SMC_TCP_ACK ? smc_hear_answer(skb, &packet) : smc_hear_request(skb, &packet);
+	return packet.flags & SMC_TCP_ACK ? smc_rcv_answer(skb, &packet) : smc_rcv_request(skb, &packet);
 }
 
 /* True for nearly all outgoing packets, which leave as they are: UDP, or an established connection without a leg. */

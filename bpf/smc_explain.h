@@ -5,8 +5,8 @@
 
 #define SMC_OF_NODE(decision, function)                                                                                \
 	if (smc_check_##function(&subject))                                                                            \
-		answer.in_the_way |= 1ULL << decision;
-#define SMC_OF_SOCKET(decision, function) answer.open |= 1ULL << decision;
+		answer.failed |= 1ULL << decision;
+#define SMC_OF_SOCKET(decision, function) answer.needs_socket |= 1ULL << decision;
 #define SMC_EXPLAIN(decision, whom, function, text) SMC_OF_##whom(decision, function)
 
 struct smc_query smc_asked; /* input and output of smc_explain */
@@ -29,15 +29,15 @@ int smc_explain(void *unused)
 	subject.port = answer.port;
 	subject.direction = answer.direction;
 	subject.rule = -1;
-	answer.in_the_way = 0;
-	answer.open = 0;
+	answer.failed = 0;
+	answer.needs_socket = 0;
 	if (answer.direction == SMC_OUTBOUND) {
 		SMC_OUTBOUND_CHECKS(SMC_EXPLAIN)
 	} else {
 		SMC_INBOUND_CHECKS(SMC_EXPLAIN)
 	}
-	query->in_the_way = answer.in_the_way;
-	query->open = answer.open;
+	query->failed = answer.failed;
+	query->needs_socket = answer.needs_socket;
 	query->rule = subject.rule;
 	return 0;
 }

@@ -12,10 +12,10 @@
 /* To be called when the SYN of a CLC socket leaves: notes if the kernel has not asked for its options. */
 static __always_inline void smc_check_syn(struct smc_sock *clc)
 {
-	if (clc->option == SMC_OPTION_ASKING || clc->option == SMC_OPTION_TAKEN)
+	if (clc->option == SMC_OPTION_ASKING || clc->option == SMC_OPTION_CALLBACK_LOST)
 		return;
-	clc->option = SMC_OPTION_TAKEN;
-	smc_count(SMC_OPTION_SYN_TAKEN);
+	clc->option = SMC_OPTION_CALLBACK_LOST;
+	smc_count(SMC_OPTION_SYN_LOST);
 }
 
 /* Whether the agent's listener sends this SYN-ACK, whose SYN is in smc_inbound. One with a SYN cookie has no socket. */
@@ -39,8 +39,8 @@ static __always_inline void smc_check_synack(struct __sk_buff *skb, const struct
 
 	if (!inbound || inbound->bare || inbound->callback_ran || !smc_is_of_clc_listener(skb, packet))
 		return;
-	smc_count(SMC_OPTION_SYNACK_TAKEN);
-	event = smc_event_new(SMC_EVENT_CALLBACK_TAKEN);
+	smc_count(SMC_OPTION_SYNACK_LOST);
+	event = smc_event_new(SMC_EVENT_CALLBACK_LOST);
 	if (!event)
 		return;
 	event->tuple = packet->tuple;

@@ -208,7 +208,7 @@ static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_request *
 
 /*
  * Fills in an entry of smc_requests for a server's leg; the caller inserts it. A leg has one from its SYN on, because
- * smc_make_way() must know the half-open connection that the leg makes at the listener.
+ * smc_free_tuple() must know the half-open connection that the leg makes at the listener.
  */
 static __always_inline struct smc_request *smc_begin_leg(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -236,7 +236,7 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &leg->app);
 	struct smc_request *held;
 
-	/* smc_make_way() has deleted the hairpin: the tuple belongs to the client's own connection now. */
+	/* smc_free_tuple() has deleted the hairpin: the tuple belongs to the client's own connection now. */
 	if (!hairpin || hairpin->isn != leg->isn) {
 		if (packet->flags & SMC_TCP_RST)
 			return TC_ACT_SHOT;
@@ -410,7 +410,7 @@ static __always_inline enum smc_decision smc_join_leg(struct __sk_buff *skb, con
 		return SMC_LEG_FULL;
 	}
 	if (held) {
-		held->state = SMC_REQUEST_TAKEN;
+		held->state = SMC_REQUEST_ANSWERED;
 		held->since_ns = bpf_ktime_get_ns();
 	}
 	return SMC_LEG_JOINED;

@@ -39,7 +39,7 @@ SMC_MAP(smc_short, BPF_MAP_TYPE_LRU_HASH, struct smc_short_key, struct smc_short
  */
 SMC_GROWING_MAP(smc_requests, struct smc_tuple, struct smc_request, SMC_MAX_REQUESTS);
 /* cgroup ID -> how many entries of smc_requests it has */
-SMC_GROWING_MAP(smc_asking, __u64, struct smc_asking, SMC_MAX_CGROUPS);
+SMC_GROWING_MAP(smc_req_counts, __u64, struct smc_req_counts, SMC_MAX_CGROUPS);
 /* both directions of every leg; see smc_hairpin.h */
 SMC_GROWING_MAP(smc_hairpins, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIRPINS);
 /*

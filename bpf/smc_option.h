@@ -104,7 +104,7 @@ static __always_inline void smc_write_options(struct bpf_sock_ops *ctx)
 	} else {
 		state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
 		own.port = state ? bpf_htons(state->port) : 0;
-		own.detail = bpf_htons(SMC_OWN_SPEAKS);
+		own.detail = bpf_htons(SMC_OWN_ANNOUNCES);
 	}
 	bpf_store_hdr_opt(ctx, &own, sizeof(own), 0);
 }

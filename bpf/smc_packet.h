@@ -33,7 +33,7 @@ struct smc_tcp_options {
 	bool own; /* our own option is present, with these values: */
 	__u32 own_tag;
 	__u16 own_port;
-	__u16 own_detail; /* the socket's ID for smc_pairs.h, or SMC_OWN_SPEAKS */
+	__u16 own_detail; /* the socket's ID for smc_pairs.h, or SMC_OWN_ANNOUNCES */
 };
 
 struct smc_own_option {

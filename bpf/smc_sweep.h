@@ -11,7 +11,7 @@ static __always_inline bool smc_older(__u64 now, __u64 since, __u64 life)
 	return (__s64)(now - since) > (__s64)life;
 }
 
-static long smc_begin_counting(struct bpf_map *map, __u64 *cgroup, struct smc_asking *asking, void *unused)
+static long smc_begin_counting(struct bpf_map *map, __u64 *cgroup, struct smc_req_counts *asking, void *unused)
 {
 	asking->before = asking->now;
 	asking->counted = 0;
@@ -21,16 +21,16 @@ static long smc_begin_counting(struct bpf_map *map, __u64 *cgroup, struct smc_as
 static long smc_sweep_request(struct bpf_map *map, struct smc_tuple *key, struct smc_request *request, void *now)
 {
 	__u64 life = SMC_REQUEST_NS;
-	struct smc_asking *asking;
+	struct smc_req_counts *asking;
 
-	if (request->state == SMC_REQUEST_TAKEN)
-		life = SMC_TAKEN_NS;
+	if (request->state == SMC_REQUEST_ANSWERED)
+		life = SMC_ANSWERED_NS;
 	else if (request->state == SMC_REQUEST_CLC || request->state == SMC_REQUEST_LEG)
 		life = SMC_OWN_REQUEST_NS;
 	if (smc_older(*(__u64 *)now, request->since_ns, life)) {
 		bpf_map_delete_elem(&smc_requests, key);
 	} else if (request->cgroup && request->asked_ns <= *(__u64 *)now) {
-		asking = bpf_map_lookup_elem(&smc_asking, &request->cgroup);
+		asking = bpf_map_lookup_elem(&smc_req_counts, &request->cgroup);
 		if (asking)
 			asking->counted++;
 	}
@@ -40,11 +40,11 @@ static long smc_sweep_request(struct bpf_map *map, struct smc_tuple *key, struct
 /*
  * Requests begin and end during the sweep, so the count is not set: it is corrected by the error that the sweep found.
  */
-static long smc_end_counting(struct bpf_map *map, __u64 *cgroup, struct smc_asking *asking, void *unused)
+static long smc_end_counting(struct bpf_map *map, __u64 *cgroup, struct smc_req_counts *asking, void *unused)
 {
 	__sync_fetch_and_add(&asking->now, asking->counted - asking->before);
 	if (!asking->now)
-		bpf_map_delete_elem(&smc_asking, cgroup);
+		bpf_map_delete_elem(&smc_req_counts, cgroup);
 	return 0;
 }
 
@@ -126,10 +126,10 @@ int smc_sweep(void *unused)
 	struct smc_clock *clock = &smc_swept;
 	__u64 now;
 
-	bpf_for_each_map_elem(&smc_asking, smc_begin_counting, 0, 0);
+	bpf_for_each_map_elem(&smc_req_counts, smc_begin_counting, 0, 0);
 	now = bpf_ktime_get_ns();
 	clock->requests = bpf_for_each_map_elem(&smc_requests, smc_sweep_request, &now, 0);
-	bpf_for_each_map_elem(&smc_asking, smc_end_counting, 0, 0);
+	bpf_for_each_map_elem(&smc_req_counts, smc_end_counting, 0, 0);
 	clock->hairpins = bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &now, 0);
 	clock->tuned = bpf_for_each_map_elem(&smc_tuned, smc_sweep_tuned, 0, 0);
 	clock->inbound = bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);

@@ -33,7 +33,7 @@ static __always_inline bool smc_is_reno(struct inet_connection_sock *connection)
 	return control->name[0] == 'r' && control->name[1] == 'e' && control->name[2] == 'n';
 }
 
-static __always_inline void smc_read_control(struct inet_connection_sock *connection, char *name)
+static __always_inline void smc_read_congestion(struct inet_connection_sock *connection, char *name)
 {
 	const struct tcp_congestion_ops *control = connection->icsk_ca_ops;
 
@@ -54,7 +54,7 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 
 	if (BPF_CORE_READ_BITFIELD(connection, icsk_ca_setsockopt) || !smc_paces(connection))
 		return;
-	smc_read_control(connection, before);
+	smc_read_congestion(connection, before);
 	if (bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno)))
 		return;
 	smc_count(SMC_TUNED);
@@ -63,7 +63,7 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 	if (!state)
 		return;
 	state->role = client ? SMC_ROLE_TUNED_CLIENT : SMC_ROLE_TUNED_SERVER;
-	__builtin_memcpy(state->control, before, sizeof(state->control));
+	__builtin_memcpy(state->saved_congestion, before, sizeof(state->saved_congestion));
 	smc_address_of(ctx, true, state->app.remote_ip);
 	smc_address_of(ctx, false, state->app.local_ip);
 	state->app.remote_port = bpf_ntohl(ctx->remote_port);
@@ -92,8 +92,8 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 		smc_leave_hairpin(state, cookie);
 	bpf_map_delete_elem(&smc_tuned, &cookie);
 	tcp = bpf_skc_to_tcp_sock(sk);
-	if (tcp && state->control[0] && smc_is_reno((struct inet_connection_sock *)tcp)) {
-		__builtin_memcpy(before, state->control, sizeof(before));
+	if (tcp && state->saved_congestion[0] && smc_is_reno((struct inet_connection_sock *)tcp)) {
+		__builtin_memcpy(before, state->saved_congestion, sizeof(before));
 		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, before, sizeof(before));
 	}
 	bpf_sk_storage_delete(&smc_socks, sk);

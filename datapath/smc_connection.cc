@@ -56,7 +56,7 @@ SmcConnection::SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> 
     for (int which = 0; which < 3; which++) {
         sources_[which] = {this, which};
     }
-    if (parts_.speaks) {
+    if (parts_.announces) {
         flow_.speak();
     }
 }

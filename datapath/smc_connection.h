@@ -30,7 +30,7 @@ class SmcConnection final : public ConnectionTask {
         // it. nullptr: it has not, and will not.
         std::shared_ptr<const std::atomic<std::uint32_t>> send_buffer{};
         bool peer_has_agent = false;  // the CLC socket may be reset, instead of closed, after the peer's FIN
-        bool speaks = false;          // send a first CDC message at once: the peer's agent waits for it
+        bool announces = false;       // send a first CDC message at once: the peer's agent waits for it
     };
 
     SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts);

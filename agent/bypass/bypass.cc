@@ -76,8 +76,8 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
     } else {
         bypass->see_guards();
     }
-    if (const auto done = bpf::run_program(bypass->skeleton_->progs.smc_bypass_turn); !done) {
-        return bypass->refused("smc_bypass_turn", done.error().code);
+    if (const auto done = bpf::run_program(bypass->skeleton_->progs.smc_bypass_step); !done) {
+        return bypass->refused("smc_bypass_step", done.error().code);
     }
     bypass->ready_ = true;
     bypass->received_ = attached_program(path, "smc_bypass_received");
@@ -292,11 +292,11 @@ std::vector<std::uint64_t> Bypass::move_members() {
         skeleton_->bss->smc_inexact = 1;
         revoke();
     }
-    if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_turn); !done) {
+    if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_step); !done) {
         log()->warn("the bypass: its members stay as they are: {}", done.error().text());
         return {};
     }
-    state_ = skeleton_->bss->smc_turned;
+    state_ = skeleton_->bss->smc_step_result;
     totals_.members += state_.joined;
     totals_.bytes += state_.moved;
     take_out();
@@ -314,7 +314,7 @@ std::uint64_t Bypass::missed() const {
     return received_ && bpf_obj_get_info_by_fd(received_.get(), &info, &size) == 0 ? info.recursion_misses : 0;
 }
 
-// B2: smc_bypass_turn has found these sockets drained.
+// B2: smc_bypass_step has found these sockets drained.
 void Bypass::take_out() const {
     const int gone = map_fd("smc_bypass_gone"), members = map_fd("smc_members");
     std::uint64_t cookie = 0;

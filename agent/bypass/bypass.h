@@ -59,7 +59,7 @@ class Bypass {
     // To be called four times a second. Returns the cookies of network namespaces in which enrol() has to run.
     std::vector<std::uint64_t> move_members();
     // Output of the last move_members().
-    [[nodiscard]] const smc_bypass_turn& state() const { return state_; }
+    [[nodiscard]] const smc_bypass_step& state() const { return state_; }
     // Since the start of this agent.
     struct Totals {
         std::uint64_t members = 0;  // sockets that became members
@@ -124,7 +124,7 @@ class Bypass {
     bool ready_ = false;  // all programs are in place
     UniqueFd received_;   // the program that counts receives
     std::uint64_t missed_ = 0;
-    smc_bypass_turn state_{};
+    smc_bypass_step state_{};
     Totals totals_;
 };
 

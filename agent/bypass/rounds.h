@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rounds of the bypass: each runs smc_bypass_turn, on the control thread. Another thread enrols sockets in
+// The rounds of the bypass: each runs smc_bypass_step, on the control thread. Another thread enrols sockets in
 // namespaces that have proven ones, looks at connection tracking, and repeats the probe.
 #pragma once
 
@@ -28,7 +28,7 @@ class Rounds {
           next_trial_(io, [this] { try_now(); }),
           thread_(io) {}
 
-    // Runs a round four times a second from here on (SMC_STREAM_BYTES in bpf/bypass_turn.h relies on that).
+    // Runs a round four times a second from here on (SMC_STREAM_BYTES in bpf/bypass_step.h relies on that).
     void start() { tick(); }
 
     // Repeats the probe from time to time, after it has found an obstacle that may not last. While the probe runs,

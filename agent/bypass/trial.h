@@ -20,7 +20,7 @@ class Trial {
     Trial(const Trial&) = delete;
     Trial& operator=(const Trial&) = delete;
 
-    // Enrols both sockets by smc_bypass_enrol, and sets them to MEMBER, as smc_bypass_turn does in operation. False:
+    // Enrols both sockets by smc_bypass_enrol, and sets them to MEMBER, as smc_bypass_step does in operation. False:
     // they are not members.
     bool enrol();
     [[nodiscard]] int sender() const { return sender_.fd.get(); }

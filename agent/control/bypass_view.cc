@@ -30,7 +30,7 @@ json describe(const bypass::Bypass* bypass) {
     if (bypass == nullptr) {
         return {{"there", false}};
     }
-    const smc_bypass_turn& state = bypass->state();
+    const smc_bypass_step& state = bypass->state();
     const smc_bypass_config limits = bypass->limits();
     return {{"there", true},
             {"off", limits.identity.off != 0},

@@ -123,7 +123,7 @@ Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace
         return answer.error();
     }
     for (const bpf::Check& check : bpf::kOutboundChecks) {
-        if ((answer->in_the_way >> check.decision & 1) != 0) {
+        if ((answer->failed >> check.decision & 1) != 0) {
             return std::string(check.text);
         }
     }

@@ -129,7 +129,7 @@ Result<void> unite_kinds(const IntrospectionParts& parts, Subject& subject) {
         if (!answer) {
             return answer.error();
         }
-        CgroupKind& one = united[{(answer->in_the_way >> SMC_OUT_DENIED & 1) != 0, answer->rule}];
+        CgroupKind& one = united[{(answer->failed >> SMC_OUT_DENIED & 1) != 0, answer->rule}];
         one.rules = one.count == 0 ? kind.rules : one.rules;
         one.add(kind.name, kind.count);
     }
@@ -180,7 +180,7 @@ void note_short_lived(const IntrospectionParts& parts, const smc_query& query, s
 
 // Whether the check asks what the rule allows that decides: where that rule denies, its result says nothing.
 bool depends_on_rule(int decision) {
-    return decision == SMC_OUT_NOTHING || decision == SMC_OUT_LIMITED || decision == SMC_OUT_SHORT_LIVED;
+    return decision == SMC_OUT_NO_DEVICE || decision == SMC_OUT_LIMITED || decision == SMC_OUT_SHORT_LIVED;
 }
 
 // Obstacles to a connection from a namespace, each with the kinds of cgroups (indexes of Subject::kinds) that have it.
@@ -202,14 +202,14 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
     if (netns != nullptr && netns->has_address(remote)) {
         add(bpf::kOutboundChecks[kLoopback].text);
     }
-    const bool denied = (answer->in_the_way >> SMC_OUT_DENIED & 1) != 0;
+    const bool denied = (answer->failed >> SMC_OUT_DENIED & 1) != 0;
     for (const bpf::Check& check : bpf::kOutboundChecks) {
         if (denied && depends_on_rule(check.decision)) {
             continue;
         }
-        if ((answer->in_the_way >> check.decision & 1) != 0) {
+        if ((answer->failed >> check.decision & 1) != 0) {
             add(obstacle(parts, check, *answer, netns, remote, subject.cgroup));
-        } else if ((answer->open >> check.decision & 1) != 0) {
+        } else if ((answer->needs_socket >> check.decision & 1) != 0) {
             note(verdict.unless, check.text);
         }
     }

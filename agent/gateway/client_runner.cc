@@ -18,11 +18,11 @@ namespace {
 constexpr std::chrono::seconds kPause{5};
 
 session::PeerOption option_of(smc_option_seen seen) {
-    return seen == SMC_OPTION_AGENT     ? session::PeerOption::kAgent
-           : seen == SMC_OPTION_PRESENT ? session::PeerOption::kPresent
-           : seen == SMC_OPTION_ECHOED  ? session::PeerOption::kEchoed
-           : seen == SMC_OPTION_TAKEN   ? session::PeerOption::kTaken
-                                        : session::PeerOption::kAbsent;
+    return seen == SMC_OPTION_AGENT           ? session::PeerOption::kAgent
+           : seen == SMC_OPTION_PRESENT       ? session::PeerOption::kPresent
+           : seen == SMC_OPTION_ECHOED        ? session::PeerOption::kEchoed
+           : seen == SMC_OPTION_CALLBACK_LOST ? session::PeerOption::kTaken
+                                              : session::PeerOption::kAbsent;
 }
 
 // A SYN-ACK with option 254 comes from the server's agent or kernel, whose TTL starts at 64. The server's application
@@ -179,7 +179,7 @@ session::AppState ClientRunner::after_reset() const {
     if (state == SMC_REQUEST_HELD) {
         return State::kSynSent;
     }
-    const auto tcp = state == SMC_REQUEST_TAKEN ? wanted_.netns->state_of(application()) : std::nullopt;
+    const auto tcp = state == SMC_REQUEST_ANSWERED ? wanted_.netns->state_of(application()) : std::nullopt;
     return tcp == TCP_SYN_SENT ? State::kSynSent : tcp == TCP_SYN_RECV ? State::kSynRecv : State::kGone;
 }
 

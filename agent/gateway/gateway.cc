@@ -225,7 +225,7 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
                                p_.session.config.times.idle,
                                runner.send_buffer(),
                                runner.peer_has_agent(),
-                               runner.speaks(end.outcome)};
+                               runner.announces(end.outcome)};
     Engine& engine = c->smcr ? p_.session.smcr_groups.engine_of(group::GroupId{c->smcr->group_id}) : place(*c);
     run(runner, engine, std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts)));
 }

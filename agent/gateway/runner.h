@@ -97,7 +97,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     [[nodiscard]] bool peer_has_agent() const { return session_.peer_has_agent(); }
     // Whether this side sends a first CDC message on a new link. Its SYN announced that, and a server's agent waits for
     // the message.
-    [[nodiscard]] static bool speaks(const clc::Outcome& outcome) {
+    [[nodiscard]] static bool announces(const clc::Outcome& outcome) {
         return !Session::kServer && outcome.is_on_new_link();
     }
 
@@ -243,12 +243,12 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
              [this](const group::LinkFailed& failed) {
                  feed(session_.link_failed(failed.reason, failed.detail, failed.may_decline, os::now()));
              },
-             [this](bool aborts) { client_spoke(aborts); }});
+             [this](bool aborts) { client_announced(aborts); }});
     }
     void on(const session::AwaitLink& action) { parts_.smcr_groups.await_link(member(), action.peer); }
-    void client_spoke([[maybe_unused]] bool aborts) {
+    void client_announced([[maybe_unused]] bool aborts) {
         if constexpr (Session::kServer) {
-            feed(session_.client_spoke(aborts));
+            feed(session_.client_announced(aborts));
         }
     }
     void on(const session::AwaitClient&) { parts_.smcr_groups.await_peer(member()); }

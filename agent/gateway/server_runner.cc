@@ -55,11 +55,12 @@ Reason without_option(const smc_inbound& inbound) {
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                            std::shared_ptr<Namespace> netns, const smc_inbound& inbound, UniqueFd clc,
                            const Endpoint& from, OnEnd on_end)
-    : Runner(parts, connection,
-             session::Server(parts.node, parts.smcd_groups,
-                             means_for(parts, from, local_of(*netns, connection->server, from), inbound.smcd != 0),
-                             {inbound.peer_agent != 0, inbound.peer_speaks != 0, without_option(inbound)}, os::now()),
-             inbound.buffers, std::move(on_end)),
+    : Runner(
+          parts, connection,
+          session::Server(parts.node, parts.smcd_groups,
+                          means_for(parts, from, local_of(*netns, connection->server, from), inbound.smcd != 0),
+                          {inbound.peer_agent != 0, inbound.peer_announces != 0, without_option(inbound)}, os::now()),
+          inbound.buffers, std::move(on_end)),
       programs_(programs),
       netns_(std::move(netns)),
       inbound_(inbound),

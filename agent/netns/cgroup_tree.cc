@@ -15,7 +15,7 @@ std::uint64_t cgroup_id(const std::string& path) {
     return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
 }
 
-bool is_used_up(int error) {
+bool is_exhausted(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
@@ -34,7 +34,7 @@ Result<std::vector<CgroupFound>> walk_cgroups(const std::string& root) {
                 found.push_back({id, it->path().string(), at});
             }
         }
-        if (is_used_up(failed.value())) {
+        if (is_exhausted(failed.value())) {
             return Error{failed.value(), "reading " + path};
         }
     }

@@ -21,7 +21,7 @@ struct CgroupFound {
 // 0: there is no such cgroup.
 std::uint64_t cgroup_id(const std::string& path);
 // Whether this errno means a lack of descriptors or memory. The file that could not be opened may then exist.
-bool is_used_up(int error);
+bool is_exhausted(int error);
 // The cgroups of the tree, beginning with the root. A cgroup that is removed meanwhile is left out. An Error: the walk
 // could not be completed.
 Result<std::vector<CgroupFound>> walk_cgroups(const std::string& root);

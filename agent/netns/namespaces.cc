@@ -39,7 +39,7 @@ std::string netns_path(int pid) {
 
 // An idle agent spends most of its time on reading /proc, but hardly any process ever changes its namespace. So
 // processes that were seen lately are not looked at again. A socket in an unknown namespace asks for a thorough look
-// (SMC_EVENT_NETNS_WANTED).
+// (SMC_EVENT_NETNS_UNKNOWN).
 std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>& cgroups, bool thorough) {
     Present present;
     std::unordered_map<int, Seen> seen;
@@ -47,7 +47,7 @@ std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>
     for (const std::string& cgroup : cgroups) {
         errno = 0;
         std::ifstream procs(cgroup + "/cgroup.procs");
-        if (!procs.is_open() && is_used_up(errno)) {
+        if (!procs.is_open() && is_exhausted(errno)) {
             return std::nullopt;  // otherwise the cgroup is gone
         }
         for (int pid = 0; procs >> pid;) {

@@ -116,8 +116,8 @@ void LinkGroups::await_peer(group::MemberId member) {
             }
             auto& callbacks = (*self)->callbacks_;
             if (const auto it = callbacks.find(member); it != callbacks.end()) {
-                const auto spoke = it->second.peer_spoke;  // a copy: the callback may call leave()
-                spoke(aborts);
+                const auto announced = it->second.first_message;  // a copy: the callback may call leave()
+                announced(aborts);
             }
         });
     });

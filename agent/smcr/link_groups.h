@@ -34,12 +34,12 @@ class LinkGroups {
         std::function<void(const group::JoinRefused&)> refused;
         std::function<void()> link_ready;
         std::function<void(const group::LinkFailed&)> link_failed;
-        std::function<void(bool aborts)> peer_spoke;
+        std::function<void(bool aborts)> first_message;
     };
     void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const Devices::Local& local,
               const group::ElementBytes& bytes, TimePoint deadline, Callbacks callbacks);
     void await_link(group::MemberId member, const clc::SmcrPeer& peer);
-    // To be called when the link is ready: peer_spoke is called at the first CDC message for this member.
+    // To be called when the link is ready: first_message is called at the first CDC message for this member.
     void await_peer(group::MemberId member);
     // The transport for the data path, when the link is ready. nullptr: the group has ended.
     std::unique_ptr<Transport> run(group::MemberId member, const clc::Rmbe& peer);

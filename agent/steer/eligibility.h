@@ -10,7 +10,7 @@
 namespace smc::bpf {
 
 // Program smc_explain answers with a bit for each check.
-static_assert(SMC_IN_NOTHING < 64);
+static_assert(SMC_IN_NO_DEVICE < 64);
 
 struct Check {
     smc_decision decision;

@@ -30,9 +30,9 @@ Result<void> Hooks::load() {
     if (packets_) {
         return {};
     }
-    auto out = programs_.for_slot(Programs::Stamped::kOut, slot_);
-    auto in = programs_.for_slot(Programs::Stamped::kIn, slot_);
-    auto lookup = programs_.for_slot(Programs::Stamped::kLookup, slot_);
+    auto out = programs_.for_slot(Programs::PerNamespace::kOut, slot_);
+    auto in = programs_.for_slot(Programs::PerNamespace::kIn, slot_);
+    auto lookup = programs_.for_slot(Programs::PerNamespace::kLookup, slot_);
     for (const auto* program : {&out, &in, &lookup}) {
         if (!*program) {
             return program->error();

@@ -367,11 +367,11 @@ bool replace_slot(std::vector<bpf_insn>& code, std::uint32_t slot) {
 
 }  // namespace
 
-Result<UniqueFd> Programs::for_slot(Stamped which, std::uint32_t slot) const {
+Result<UniqueFd> Programs::for_slot(PerNamespace which, std::uint32_t slot) const {
     const auto& programs = skeleton_->progs;
-    const bpf_program* program = which == Stamped::kOut  ? programs.smc_out
-                                 : which == Stamped::kIn ? programs.smc_in
-                                                         : programs.smc_lookup;
+    const bpf_program* program = which == PerNamespace::kOut  ? programs.smc_out
+                                 : which == PerNamespace::kIn ? programs.smc_in
+                                                              : programs.smc_lookup;
     const bpf_insn* first = bpf_program__insns(program);
     std::vector<bpf_insn> code(first, first + bpf_program__insn_cnt(program));
     if (!replace_slot(code, slot)) {

@@ -84,8 +84,8 @@ class Programs {
     // From here on the programs see sockets of applications below the root cgroup, and the agent's in its own cgroup.
     Result<void> attach(int root_cgroup_fd, int own_cgroup_fd);
     // The programs of one network namespace; the caller attaches them.
-    enum class Stamped : std::uint8_t { kOut, kIn, kLookup };
-    [[nodiscard]] Result<UniqueFd> for_slot(Stamped which, std::uint32_t slot) const;
+    enum class PerNamespace : std::uint8_t { kOut, kIn, kLookup };
+    [[nodiscard]] Result<UniqueFd> for_slot(PerNamespace which, std::uint32_t slot) const;
 
     // Removes the programs of an agent that was killed. To be called when our own are on the devices (P1).
     void replace_predecessor();

@@ -45,11 +45,11 @@ smc_option_seen Programs::option_seen(int fd) const {
 bool Programs::let_go(const smc_tuple& tuple, std::uint64_t cookie) const {
     auto request = requests_.get(tuple);
     if (!request || request->cookie != cookie ||
-        (request->state != SMC_REQUEST_HELD && request->state != SMC_REQUEST_TAKEN)) {
+        (request->state != SMC_REQUEST_HELD && request->state != SMC_REQUEST_ANSWERED)) {
         return false;
     }
     // The hairpin goes, or it would turn the SYN round to the leg that has failed.
-    if (const auto hairpin = hairpins.get(tuple); hairpin && request->state == SMC_REQUEST_TAKEN) {
+    if (const auto hairpin = hairpins.get(tuple); hairpin && request->state == SMC_REQUEST_ANSWERED) {
         smc_tuple leg = tuple;
         leg.local_port = hairpin->to_port;
         hairpins.erase(tuple);

@@ -37,7 +37,7 @@ bool GroupDriver::open(AlertToken token) {
     return receivers_.emplace(token, std::make_unique<Receiver>()).second;
 }
 
-void GroupDriver::await_message(AlertToken token, Spoke spoke) {
+void GroupDriver::await_message(AlertToken token, FirstMessage first_message) {
     bool aborts = false;
     {
         const std::lock_guard lock(mutex_);
@@ -46,12 +46,12 @@ void GroupDriver::await_message(AlertToken token, Spoke spoke) {
             return;
         }
         if (it->second->inbox.empty()) {
-            it->second->spoke = std::move(spoke);
+            it->second->first_message = std::move(first_message);
             return;
         }
         aborts = is_stillborn(it->second->inbox.latest());
     }
-    spoke(aborts);
+    first_message(aborts);
 }
 
 void GroupDriver::forget(AlertToken token) {
@@ -198,7 +198,7 @@ GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriv
     }
     Task* task = nullptr;
     flow::CdcInbox::Taken taken{};
-    Spoke spoke;
+    FirstMessage first_message;
     std::optional<Element> freed;
     {
         const std::lock_guard lock(mutex_);
@@ -220,15 +220,15 @@ GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriv
                 receiver.validated = 0;
                 receiver.over = from.number();
             }
-            spoke = std::exchange(receiver.spoke, nullptr);
+            first_message = std::exchange(receiver.first_message, nullptr);
         }
         if (receiver.lingering && receiver.is_done) {  // C2
             freed = std::move(receiver.lingering);
             receivers_.erase(it);
         }
     }
-    if (spoke) {
-        spoke(is_stillborn(message));
+    if (first_message) {
+        first_message(is_stillborn(message));
     }
     if (taken == flow::CdcInbox::Taken::kStale) {
         return moved ? CdcResult::kTaken : CdcResult::kStale;

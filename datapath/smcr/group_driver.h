@@ -50,7 +50,7 @@ class Mover {
 class GroupDriver {
  public:
     // Called for a connection's first CDC message. `aborts`: that message aborts the connection.
-    using Spoke = std::function<void(bool aborts)>;
+    using FirstMessage = std::function<void(bool aborts)>;
     // The connection that an alert token stands for.
     struct Receiver {
         flow::CdcInbox inbox;
@@ -63,15 +63,15 @@ class GroupDriver {
         std::uint8_t over = 0;              // the link of the latest message; 0: there was none
         std::uint8_t validated = 0;         // C4: the link to which the peer has moved, and told what it had sent; or 0
         bool is_done = false;               // a message has said that the peer writes nothing more
-        Spoke spoke;                        // called for the first message
+        FirstMessage first_message;         // called for the first message
     };
 
     // --- any thread
     //
     // C1: keeps messages for this token from now on. False: the token is in use.
     bool open(AlertToken token);
-    // `spoke` is called once there has been a message for this token, on the engine's thread or at once.
-    void await_message(AlertToken token, Spoke spoke);
+    // `first_message` is called once there has been a message for this token, on the engine's thread or at once.
+    void await_message(AlertToken token, FirstMessage first_message);
     // Drops a connection that never ran, and of which its peer was never told.
     void forget(AlertToken token);
     // Drops a connection whose peer may write already: the RMBE is kept until the peer is done with it.

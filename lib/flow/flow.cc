@@ -96,7 +96,7 @@ void Flow::peer(const PeerState& told) {
     said.message = 0;  // otherwise two peers that ask each other would answer repetitions for ever
     if (std::exchange(heard_, said) != said) {
         const bool asks = asked_for_all_ && !sending_.drained();  // Linux forgets R with each message that it sends
-        publish_ |= (sending_.peer_spoke() || asks) && !peer_is_closed();
+        publish_ |= (sending_.message_came() || asks) && !peer_is_closed();
     }
     receiving_.peer_produced(state.producer, state.urgent);
     phase_ = phase_ == Phase::kLoadForClc ? Phase::kClc : Phase::kReceive;

@@ -46,7 +46,7 @@ Actions Server::translate(clc::Actions from, TimePoint now) {
 Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
     outcome_ = std::move(outcome);
     if (outcome_.is_smc()) {
-        const bool waits = outcome_.is_on_new_link() && peer_.speaks;
+        const bool waits = outcome_.is_on_new_link() && peer_.announces;
         state_ = waits ? State::kAwaitingClient : State::kDone;  // S1
         deadline_ = waits ? now + (clc_closed_ ? node_.last_word : node_.step_timeout) : kNever;
         return waits ? Actions{AwaitClient{}} : Actions{Run{outcome_}};
@@ -197,7 +197,7 @@ Actions Server::link_failed(Reason reason, std::string detail, bool may_decline,
                      now);
 }
 
-Actions Server::client_spoke(bool aborts) {
+Actions Server::client_announced(bool aborts) {
     if (state_ != State::kAwaitingClient) {
         return {};
     }

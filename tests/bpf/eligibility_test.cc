@@ -45,12 +45,12 @@ TEST_CASE("policy__the_default_configuration_takes_private_networks") {
 TEST_CASE("explain__every_check_is_answered_or_open") {
     Loaded p(json::parse(R"({"default": "allow"})"));
     const auto bit = [](const smc_query& answer, smc_decision decision) {
-        return (answer.in_the_way >> decision & 1) != 0;
+        return (answer.failed >> decision & 1) != 0;
     };
     for (const bpf::Check& check : bpf::kOutboundChecks) {
-        CHECK(((p.ask("/a", "10.0.0.1:80").open >> check.decision & 1) != 0) == check.of_socket);
+        CHECK(((p.ask("/a", "10.0.0.1:80").needs_socket >> check.decision & 1) != 0) == check.of_socket);
     }
-    CHECK(p.ask("/a", "10.0.0.1:80").in_the_way == 0);
+    CHECK(p.ask("/a", "10.0.0.1:80").failed == 0);
     CHECK(bit(p.ask("/a", "[fe80::1]:80"), SMC_OUT_SPECIAL));
     CHECK(bit(p.ask("/a", "[::]:80"), SMC_OUT_SPECIAL));
     CHECK(bit(p.ask("/a", "0.0.0.0:80"), SMC_OUT_SPECIAL));
@@ -83,7 +83,7 @@ TEST_CASE("explain__what_limits_a_device_or_a_pod_is_gone_past_by_rule_only") {
                          std::string(by_default ? "true}" : "false}")));
     const auto limited = [&](const char* address, smc_direction direction) {
         const smc_decision decision = direction == SMC_OUTBOUND ? SMC_OUT_LIMITED : SMC_IN_LIMITED;
-        return (p.ask("/a", address, direction).in_the_way >> decision & 1) != 0;
+        return (p.ask("/a", address, direction).failed >> decision & 1) != 0;
     };
     for (const smc_direction direction : {SMC_OUTBOUND, SMC_INBOUND}) {
         REQUIRE(p.programs->netns.put(1, {1, 1, 1, 0, 0, 1}));
@@ -107,7 +107,7 @@ TEST_CASE("explain__short_lived_connections_are_left_to_tcp_until_one_is_tried")
     for (const smc_direction direction : {SMC_OUTBOUND, SMC_INBOUND}) {
         const auto left = [&](const char* address) {
             const smc_decision decision = direction == SMC_OUTBOUND ? SMC_OUT_SHORT_LIVED : SMC_IN_SHORT_LIVED;
-            return (p.ask("/a", address, direction).in_the_way >> decision & 1) != 0;
+            return (p.ask("/a", address, direction).failed >> decision & 1) != 0;
         };
         const auto kind = [&](std::uint16_t port) {
             smc_short_key key{1, 7, {}, static_cast<__u32>(direction)};
@@ -170,8 +170,8 @@ TEST_CASE("explain__without_roce_only_what_wants_smcd_within_the_node_is_asked")
         {"name": "not", "action": "allow", "ports": ["82"], "smcd": false}]})"),
              false);
     const auto nothing = [&](const char* address, smc_direction direction) {
-        return (p.ask("/a", address, direction).in_the_way >>
-                    (direction == SMC_OUTBOUND ? SMC_OUT_NOTHING : SMC_IN_NOTHING) &
+        return (p.ask("/a", address, direction).failed >>
+                    (direction == SMC_OUTBOUND ? SMC_OUT_NO_DEVICE : SMC_IN_NO_DEVICE) &
                 1) != 0;
     };
     for (const smc_direction direction : {SMC_OUTBOUND, SMC_INBOUND}) {

@@ -52,7 +52,7 @@ struct Loaded {
     }
     bool denied(const char* cgroup, const char* address, smc_direction direction = SMC_OUTBOUND) {
         const smc_decision decision = direction == SMC_OUTBOUND ? SMC_OUT_DENIED : SMC_IN_DENIED;
-        return (ask(cgroup, address, direction).in_the_way >> decision & 1) != 0;
+        return (ask(cgroup, address, direction).failed >> decision & 1) != 0;
     }
 
     Config config;

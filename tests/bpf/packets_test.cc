@@ -346,8 +346,8 @@ TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {
         smc_request_state state;
         std::uint64_t life;  // in seconds
     };
-    const Case cases[] = {{SMC_REQUEST_ASKED, 130}, {SMC_REQUEST_HELD, 130}, {SMC_REQUEST_LET_GO, 130},
-                          {SMC_REQUEST_TAKEN, 3},   {SMC_REQUEST_CLC, 30},   {SMC_REQUEST_LEG, 30}};
+    const Case cases[] = {{SMC_REQUEST_ASKED, 130},  {SMC_REQUEST_HELD, 130}, {SMC_REQUEST_LET_GO, 130},
+                          {SMC_REQUEST_ANSWERED, 3}, {SMC_REQUEST_CLC, 30},   {SMC_REQUEST_LEG, 30}};
     const auto key = [](std::size_t number, bool old) {
         smc_tuple tuple{};
         tuple.local_port = static_cast<__u16>(number);
@@ -365,7 +365,7 @@ TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {
         }
         number++;
     }
-    const bpf::Map<std::uint64_t, smc_asking> asking(node.programs->map_fd("smc_asking"));
+    const bpf::Map<std::uint64_t, smc_req_counts> asking(node.programs->map_fd("smc_req_counts"));
     REQUIRE(asking.put(kCgroup, {100, 0, 0}));
     REQUIRE(asking.put(kCgroup + 1, {1, 0, 0}));
     const bpf::Map<smc_tuple, smc_inbound> inbound(node.programs->map_fd("smc_inbound"));

@@ -186,9 +186,8 @@ TEST_CASE("property__the_programs_decide_what_the_configuration_says") {
                             oracle(rules, cgroup, address, static_cast<int>(port), outbound ? "outbound" : "inbound"));
             const auto answer =
                 p.ask(cgroup.c_str(), with_port(address, port).c_str(), outbound ? SMC_OUTBOUND : SMC_INBOUND);
-            const bool enrolled =
-                (answer.in_the_way >> (outbound ? SMC_OUT_NOT_ENROLLED : SMC_IN_NOT_ENROLLED) & 1) == 0;
-            const bool denied = (answer.in_the_way >> (outbound ? SMC_OUT_DENIED : SMC_IN_DENIED) & 1) != 0;
+            const bool enrolled = (answer.failed >> (outbound ? SMC_OUT_NOT_ENROLLED : SMC_IN_NOT_ENROLLED) & 1) == 0;
+            const bool denied = (answer.failed >> (outbound ? SMC_OUT_DENIED : SMC_IN_DENIED) & 1) != 0;
             REQUIRE(p.policy.rule_name(answer.rule) == expected.rule);
             REQUIRE(denied == !expected.allow);
             REQUIRE((enrolled || !expected.allow || default_allow));
@@ -352,7 +351,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
             } else if (slow_pod || slow_device) {
                 expected = SMC_IN_LIMITED;
             } else if (!roce && !expected_of(rules, default_allow, rule, default_smcd).smcd) {
-                expected = SMC_IN_NOTHING;
+                expected = SMC_IN_NO_DEVICE;
             }
             // A SYN with this agent's tag may ask no other agent.
             const bool counts = has.smc || expected == SMC_IN_SAME_AGENT;

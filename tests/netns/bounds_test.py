@@ -112,9 +112,9 @@ class Bounds(TwoNodes):
         self.sweep_meanwhile(lambda: self.flood([9000], 8000))
         asked = self.a.agent.decisions()["SMC_OUT_ASKED"]
         self.assertAlmostEqual(asked, most, delta=2)  # each processor may be between two counts
-        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8000 - asked)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_REQUESTS_FULL"], 8000 - asked)
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8001 - asked)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_REQUESTS_FULL"], 8001 - asked)
         self.assertEqual(self.a.agent.totals(), {})
 
         def accelerated():
@@ -127,7 +127,7 @@ class Bounds(TwoNodes):
         for _ in range(3):
             done = self.a.python(CLIENT, self.b.ip4, 5001, 10, cgroup=others)
             self.assertEqual(json.loads(done.stdout)["error"], "ECONNREFUSED")
-        counts = [entry["value"]["now"] for entry in self.table(self.a, "smc_asking")]
+        counts = [entry["value"]["now"] for entry in self.table(self.a, "smc_req_counts")]
         self.assertEqual(max(counts), asked)
         self.assertLessEqual(sum(counts) - asked, 1)  # the accelerated connection, for a while
 
@@ -161,7 +161,7 @@ class Bounds(TwoNodes):
         self.serve()
 
         def left_alone():  # a cgroup whose quota is the whole table meets its quota first
-            return sum(self.a.agent.decisions()[name] for name in ("SMC_OUT_TABLE_FULL", "SMC_OUT_ASKS_MUCH"))
+            return sum(self.a.agent.decisions()[name] for name in ("SMC_OUT_TABLE_FULL", "SMC_OUT_REQUESTS_FULL"))
 
         # More than the table holds; if the machine is so slow that the first have expired by then, still more.
         for port in range(9000, 9012, 2):

@@ -218,7 +218,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertTrue(seen["ok"], seen)
         self.assertGreater(self.decisions(self.a)["SMC_SYN_LET_GO"], 0)
         if leg_is_first:
-            self.assertGreater(self.b.agent.decisions()["SMC_IN_MADE_WAY"], 0)  # for each of its SYNs
+            self.assertGreater(self.b.agent.decisions()["SMC_IN_TUPLE_REUSED"], 0)  # for each of its SYNs
         self.a.agent.send_signal(signal.SIGCONT)
         wait_for("the client's leg", lambda: self.a.agent.decisions()["SMC_LEG_LATE"])
         self.assertEqual(self.a.agent.decisions()["SMC_LEG_JOINED"], 0)

@@ -85,7 +85,7 @@ class Local(TwoPods):
         self.serve_on(self.b.ip4, node=self.b)
         self.assertEqual(self.ends(self.b.ip4, node=self.a), [[BBR, LONG], [BBR, LONG]])
         decisions = self.a.agent.decisions()
-        self.assertEqual([decisions[d] for d in ("SMC_OUT_ASKED", "SMC_OUT_NOTHING", "SMC_LOCAL_PAIR")], [0, 2, 1])
+        self.assertEqual([decisions[d] for d in ("SMC_OUT_ASKED", "SMC_OUT_NO_DEVICE", "SMC_LOCAL_PAIR")], [0, 2, 1])
 
     def test_through_an_address_that_is_translated(self):
         self.default(BBR)

@@ -169,7 +169,7 @@ class PortAgain(TwoNodes):
         wait_for("the server's leg", lambda: self.b.agent.decisions()["SMC_LEG_JOINED"] == 2)
         (link,) = json.loads(self.b.run(["ip", "-j", "link", "show", "dev", self.b.device], check=True).stdout)
         self.a.python(SYN, self.a.device, link["address"], self.a.ip4, 7001, self.b.ip4, 5000, check=True)
-        wait_for("the SYN to be heard", lambda: self.b.agent.decisions()["SMC_IN_MADE_WAY"])
+        wait_for("the SYN to be heard", lambda: self.b.agent.decisions()["SMC_IN_TUPLE_REUSED"])
         self.a.agent.send_signal(signal.SIGCONT)
         self.assertEqual(self.hear(client), "ConnectionResetError")
 

@@ -104,7 +104,7 @@ class Steering(TwoNodes):
         self.serve()
         for count, stamps in enumerate((of_device | of_ack, of_device), start=1):
             self.assertTrue(self.connect(options=[(1, stamping, stamps | on_software)])["ok"])
-            self.assertEqual(self.a.agent.decisions()["SMC_OUT_STAMPED"], count)
+            self.assertEqual(self.a.agent.decisions()["SMC_OUT_TIMESTAMPING"], count)
         self.assertEqual(self.a.agent.totals(), {})
         self.assertTrue(self.connect(options=[(1, stamping, of_ack | on_software)])["ok"])
         self.assertPath(self.a, "smcd")
@@ -135,12 +135,12 @@ class Steering(TwoNodes):
         self.assertPath(self.b, "smcd", at_least=2)
         before = r.agent.decisions()
         self.assertEqual(before["SMC_IN_STEERED"], 0)
-        self.assertGreaterEqual(before["SMC_IN_PASSES"], 2)
+        self.assertGreaterEqual(before["SMC_IN_FORWARDED"], 2)
         self.assertEqual(self.table(r, "smc_inbound"), [])
         for ip in (near4, near6):  # its own addresses
             self.assertTrue(self.connect(ip)["ok"])
         self.assertPath(r, "smcd", at_least=2)
-        self.assertEqual(r.agent.decisions()["SMC_IN_PASSES"], before["SMC_IN_PASSES"])
+        self.assertEqual(r.agent.decisions()["SMC_IN_FORWARDED"], before["SMC_IN_FORWARDED"])
 
     def test_rules_decide_in_order(self):
         rules = [
@@ -176,8 +176,8 @@ class Steering(TwoNodes):
             self.assertTrue(self.connect(port=port)["ok"])
             self.assertEqual(self.a.agent.status()["connections"], [])
         at_client, at_server = self.a.agent.decisions(), self.b.agent.decisions()
-        self.assertEqual([at_client[d] for d in ("SMC_OUT_ASKED", "SMC_OUT_NOTHING")], [1, 1])
-        self.assertEqual([at_server[d] for d in ("SMC_IN_STEERED", "SMC_IN_NOTHING")], [0, 1])
+        self.assertEqual([at_client[d] for d in ("SMC_OUT_ASKED", "SMC_OUT_NO_DEVICE")], [1, 1])
+        self.assertEqual([at_server[d] for d in ("SMC_IN_STEERED", "SMC_IN_NO_DEVICE")], [0, 1])
         told = self.a.agent.ctl("explain", f"{self.b.ip4}:5001").stdout
         self.assertIn("SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)", told)
         self.b.agent.stop()

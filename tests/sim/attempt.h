@@ -202,12 +202,12 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
              [this](const group::LinkFailed& failed) {
                  feed(session_.link_failed(failed.reason, failed.detail, failed.may_decline, now()));
              },
-             [this](bool aborts) { client_spoke(aborts); }});
+             [this](bool aborts) { client_announced(aborts); }});
     }
     void on(const session::AwaitLink& action) { parts_.smcr_groups.await_link(member(), action.peer); }
-    void client_spoke([[maybe_unused]] bool aborts) {
+    void client_announced([[maybe_unused]] bool aborts) {
         if constexpr (Session::kServer) {
-            feed(session_.client_spoke(aborts));
+            feed(session_.client_announced(aborts));
         }
     }
     void on(const session::AwaitClient&) { parts_.smcr_groups.await_peer(member()); }

@@ -198,8 +198,8 @@ void LinkGroups::await_peer(group::MemberId member) {
     there->driver->await_message(assignment->token, [this, member](bool aborts) {
         world_.after(world_.local(), [this, member, aborts] {
             if (const auto it = callbacks_.find(member); it != callbacks_.end()) {
-                const auto spoke = it->second.peer_spoke;
-                spoke(aborts);
+                const auto announced = it->second.first_message;
+                announced(aborts);
             }
         });
     });

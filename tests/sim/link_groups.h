@@ -34,7 +34,7 @@ class LinkGroups {
         std::function<void(const group::JoinRefused&)> refused;
         std::function<void()> link_ready;
         std::function<void(const group::LinkFailed&)> link_failed;
-        std::function<void(bool aborts)> peer_spoke;
+        std::function<void(bool aborts)> first_message;
     };
     void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, TimePoint deadline, Callbacks callbacks);
     void await_link(group::MemberId member, const clc::SmcrPeer& peer);

@@ -174,7 +174,7 @@ void Node::run_smc(Attempt<Session>& attempt, AttemptEnd end) {
     running_.emplace(attempt.id(), running);
     SmcConnection::Parts parts{std::make_unique<SimLeg>(end.leg), std::make_unique<SimClc>(end.clc),
                                std::move(transport), kCloseTimeout};
-    parts.speaks = !Session::kServer && end.outcome.is_on_new_link();
+    parts.announces = !Session::kServer && end.outcome.is_on_new_link();
     if (chooses_buffers_) {
         parts.send_buffer = chosen_while_it_runs();
     }

@@ -49,7 +49,7 @@ TEST_CASE("group_driver__what_a_connection_that_cannot_move_says_last_goes_over_
     Group group;
     Connection connection(*group.driver, kToken, 1);
     connection.may_move = false;
-    connection.last_words = [&] {
+    connection.on_abort = [&] {
         cdc::Message message;
         message.token = kToken;
         message.state = cdc::kAbnormalClose;

@@ -90,15 +90,15 @@ TEST_CASE("sending__a_window_that_is_smaller_than_the_ring_asks_for_the_cursor")
 
 TEST_CASE("sending__a_peer_that_speaks_is_asked_again_while_the_window_is_full") {
     Sending s(1000, 100, true);
-    CHECK_FALSE(s.peer_spoke());
+    CHECK_FALSE(s.message_came());
     s.took(s.room(), false);
-    CHECK((s.room() == 0 && s.peer_spoke()));
+    CHECK((s.room() == 0 && s.message_came()));
     s.peer_consumed({0, 1});
-    CHECK_FALSE(s.peer_spoke());  // there is room: the next bytes carry the request
+    CHECK_FALSE(s.message_came());  // there is room: the next bytes carry the request
 
     Sending whole(100, 100, true);  // every peer tells that a full ring has room again
     whole.took(100, false);
-    CHECK_FALSE(whole.peer_spoke());
+    CHECK_FALSE(whole.message_came());
 }
 
 TEST_CASE("sending__who_has_not_moved_its_cursor_for_long_is_asked_with_a_byte") {
@@ -135,7 +135,7 @@ TEST_CASE("sending__a_chosen_window_may_be_left_by_a_byte") {
     s.ask_again();
     CHECK(s.room() == 1);
     s.took(1, false);
-    CHECK((s.room() == 0 && s.peer_spoke()));
+    CHECK((s.room() == 0 && s.message_came()));
     s.peer_consumed({0, 55});
     CHECK(s.room() == 4);
 

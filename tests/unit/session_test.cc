@@ -42,19 +42,19 @@ TEST_CASE("session__at_first_contact_the_servers_application_hears_of_a_client_t
         REQUIRE(are<AwaitClient>(pair->server.link_ready(kStart)));
         CHECK(pair->server.listens());  // to notice if the client has gone
     }
-    CHECK(are<Run>(p.server.client_spoke(false)));
-    CHECK((p.server.client_spoke(false).empty() && p.server.tick(kStart + 1h).empty()));
+    CHECK(are<Run>(p.server.client_announced(false)));
+    CHECK((p.server.client_announced(false).empty() && p.server.tick(kStart + 1h).empty()));
 
     CHECK(gone.server.clc_closed(kStart).empty());
     CHECK(gone.server.next_deadline() < kStart + 1s);
     const auto refused = gone.server.tick(gone.server.next_deadline());
     REQUIRE(are<GiveBack, ResetClc, Refuse>(refused));
     CHECK(find<Refuse>(refused)->reason == Reason::kPeerClosed);
-    CHECK(gone.server.client_spoke(false).empty());
+    CHECK(gone.server.client_announced(false).empty());
 
     CHECK(quick.server.clc_closed(kStart).empty());
     CHECK(are<Run>(
-        quick.server.client_spoke(false)));  // its CDC message came over the link, after the end of the CLC socket
+        quick.server.client_announced(false)));  // its CDC message came over the link, after the end of the CLC socket
 
     // One missed deadline may be this side's own delay.
     CHECK(silent.server.tick(silent.server.next_deadline() + 1h).empty());
@@ -62,7 +62,7 @@ TEST_CASE("session__at_first_contact_the_servers_application_hears_of_a_client_t
     REQUIRE(are<GiveBack, ResetClc, Refuse>(late));
     CHECK(find<Refuse>(late)->reason == Reason::kHandshakeTimeout);
 
-    CHECK(are<GiveBack, ResetClc, Refuse>(aborts.server.client_spoke(true)));
+    CHECK(are<GiveBack, ResetClc, Refuse>(aborts.server.client_announced(true)));
     CHECK(are<GiveBack, ResetClc, Refuse>(talks.server.clc_message(talks.proposal.view(), kStart)));
 }
 

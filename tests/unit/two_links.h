@@ -42,15 +42,15 @@ class Connection final : public Task, private Mover {
     bool run(TimePoint) override { return false; }
     void abort(Reason why) override {
         reason = why;
-        if (last_words) {
-            last_words();
+        if (on_abort) {
+            on_abort();
         }
     }
     [[nodiscard]] bool ended() const override { return reason.has_value(); }
 
     GroupDriver::Receiver* receiver = nullptr;
     std::optional<Reason> reason;
-    std::function<void()> last_words;
+    std::function<void()> on_abort;
     bool may_move = true;
     int moves = 0;
 

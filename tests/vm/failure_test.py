@@ -119,7 +119,7 @@ class Failures(unittest.TestCase):
         server = self.b.start_server([*TCP, "serve", self.port, 1], "plain.log")
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
         self.assertEqual(server.wait(), 0)
-        self.assertGreaterEqual(self.agent_b.decisions()["SMC_IN_NOTHING"], 1)
+        self.assertGreaterEqual(self.agent_b.decisions()["SMC_IN_NO_DEVICE"], 1)
         self.b.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"])
         self.smcr_again()
 

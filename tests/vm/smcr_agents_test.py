@@ -54,7 +54,7 @@ class Agents(unittest.TestCase):
         server = self.serve("serve", "PORT", 1)
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 1000]).stdout, "1000 bytes\n")
         self.assertEqual(server.wait(), 0, server.text())
-        self.assertEqual(self.agents[0].decisions()["SMC_OUT_NOTHING"], 1)
+        self.assertEqual(self.agents[0].decisions()["SMC_OUT_NO_DEVICE"], 1)
 
     def registers(self, agent, size):
         """Memory stays registered until the queue pair of its link is destroyed, after the link group has ended."""

@@ -46,7 +46,7 @@ class Sending {
     // with its own ring: Linux does not report less than a tenth of that unless it was asked before it consumed.
     //   * R goes with the bytes, from the second half of the window on.
     //   * Linux forgets R with the next message that it sends, whatever that is about. So R is sent again after each
-    //     message of the peer (peer_spoke()).
+    //     message of the peer (message_came()).
     //   * Linux may have consumed everything before R arrives, and then reports nothing until it consumes more bytes.
     //     So a sixteenth of the memory is kept back for ask_again().
     Sending(std::uint32_t size, std::uint32_t window, bool cursor_is_told = false)
@@ -60,7 +60,7 @@ class Sending {
     void peer_consumed(cdc::Cursor consumed);
     // To be called after peer_consumed(), if the peer has told something new. True: the peer is to be told, because it
     // is asked for its cursor once more.
-    [[nodiscard]] bool peer_spoke() const {
+    [[nodiscard]] bool message_came() const {
         return asks() && (produced_.flags & cdc::kCursorRequested) != 0 && used() >= usual();
     }
 

@@ -46,7 +46,7 @@ struct AwaitLink {
     clc::SmcrPeer peer;
 };
 // Server: wait for the first message on the link, which the client's agent sends as soon as its application is
-// connected. Answer: client_spoke().
+// connected. Answer: client_announced().
 struct AwaitClient {};
 
 // --- the application -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@
 //                                    left to TCP: the application's own SYN comes instead
 //                 the application cannot be connected -> refused; if the client has an agent, Decline
 //                 terminated      -> refused; the application never hears of the connection
-//   kAwaitingClient  the client's agent spoke -> runs
+//   kAwaitingClient  the client's agent announced the application -> runs
 //                    it has gone, or says nothing -> refused: the application never hears of the connection
 //   kConnecting   the connection falls back, and the application is being connected
 //   kDone
@@ -35,7 +35,7 @@ class Server {
     // Facts about the client.
     struct Peer {
         bool has_agent = false;  // on fallback the client does without this connection
-        bool speaks = false;     // on first contact of SMC-R its agent tells when its application is connected
+        bool announces = false;  // on first contact of SMC-R its agent tells when its application is connected
         // Why it has not seen the option in the SYN-ACK, and sends no CLC; kNone: it has, as far as is known.
         Reason no_option = Reason::kNone;
     };
@@ -66,7 +66,7 @@ class Server {
     // `may_decline`: the client still waits for a Decline.
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now);
     // The client's agent has sent its first message. `aborts`: it gives the connection up.
-    [[nodiscard]] Actions client_spoke(bool aborts);
+    [[nodiscard]] Actions client_announced(bool aborts);
 
     [[nodiscard]] Actions application_connected(TimePoint now);
     [[nodiscard]] Actions application_refused(std::string detail, TimePoint now);

@@ -3,16 +3,16 @@
  * Moves members from state to state (bypass_abi.h). User space runs this four times a second, so that the programs in
  * an application's path only have to read the state.
  */
-#ifndef SMC_BYPASS_TURN_H
-#define SMC_BYPASS_TURN_H
+#ifndef SMC_BYPASS_STEP_H
+#define SMC_BYPASS_STEP_H
 
 #define SMC_STREAM_BYTES (8ULL << 20) /* in a quarter of a second, the time between two runs */
 
 struct bpf_map;
 
-struct smc_turn_context {
+struct smc_step_context {
 	const struct smc_bypass_config *config;
-	struct smc_bypass_turn *turn;
+	struct smc_bypass_step *step;
 };
 
 static __always_inline bool smc_is_proven(const struct smc_member *member)
@@ -26,7 +26,7 @@ static __always_inline bool smc_is_placed(const struct smc_member *member)
 }
 
 /* Members, and the bytes that they move, are counted anew in each run. */
-static long smc_turn_clear(struct bpf_map *map, __u64 *id, struct smc_bypass_cgroup *cgroup, void *unused)
+static long smc_step_clear(struct bpf_map *map, __u64 *id, struct smc_bypass_cgroup *cgroup, void *unused)
 {
 	cgroup->members = 0;
 	cgroup->sent = 0;
@@ -34,15 +34,15 @@ static long smc_turn_clear(struct bpf_map *map, __u64 *id, struct smc_bypass_cgr
 	return 0;
 }
 
-static long smc_turn_count(struct bpf_map *map, __u64 *cookie, struct smc_member *member,
-			   struct smc_turn_context *context)
+static long smc_step_count(struct bpf_map *map, __u64 *cookie, struct smc_member *member,
+			   struct smc_step_context *context)
 {
 	struct smc_bypass_cgroup *cgroup;
 	struct smc_member *peer;
 
 	if (!smc_is_placed(member))
 		return 0;
-	context->turn->members++;
+	context->step->members++;
 	cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
 	if (!cgroup)
 		return 0;
@@ -54,7 +54,7 @@ static long smc_turn_count(struct bpf_map *map, __u64 *cookie, struct smc_member
 }
 
 /* The entry of the member's cgroup; 0: the cgroup may not have another member. */
-static __always_inline struct smc_bypass_cgroup *smc_place_of(struct smc_turn_context *context,
+static __always_inline struct smc_bypass_cgroup *smc_place_of(struct smc_step_context *context,
 							      const struct smc_member *member)
 {
 	struct smc_bypass_cgroup fresh = {}, *cgroup;
@@ -68,16 +68,16 @@ static __always_inline struct smc_bypass_cgroup *smc_place_of(struct smc_turn_co
 }
 
 /* Takes both members or neither: one alone would be in a sockmap for nothing. */
-static __always_inline void smc_place_pair(struct smc_turn_context *context, struct smc_member *member,
+static __always_inline void smc_place_pair(struct smc_step_context *context, struct smc_member *member,
 					   struct smc_member *peer)
 {
 	struct smc_bypass_cgroup *own = smc_place_of(context, member), *other = smc_place_of(context, peer);
 
-	if (!own || !other || context->turn->members + 2 > context->config->room)
+	if (!own || !other || context->step->members + 2 > context->config->room)
 		return;
 	own->members++;
 	other->members++;
-	context->turn->members += 2;
+	context->step->members += 2;
 	member->state = SMC_MEMBER_PROVEN;
 	peer->state = SMC_MEMBER_PROVEN;
 }
@@ -125,11 +125,11 @@ static __always_inline __u64 smc_unread(const struct smc_member *member, __u64 l
 }
 
 /* Adds what was redirected since the last run: a sum over living members would shrink when one of them is gone. */
-static __always_inline void smc_tell_of(struct smc_bypass_turn *turn, struct smc_member *member)
+static __always_inline void smc_tell_of(struct smc_bypass_step *step, struct smc_member *member)
 {
 	__u64 redirected = *(volatile __u64 *)&member->redirected;
 
-	turn->moved += redirected - member->redirected_told;
+	step->moved += redirected - member->redirected_told;
 	member->redirected_told = redirected;
 }
 
@@ -140,10 +140,10 @@ static __always_inline void smc_leave(__u64 cookie, struct smc_member *member, s
 		member->state = SMC_MEMBER_OUT;
 }
 
-__u32 smc_inexact; /* input of smc_bypass_turn; 1: receives went unnoticed, and it is not known of which sockets */
+__u32 smc_inexact; /* input of smc_bypass_step; 1: receives went unnoticed, and it is not known of which sockets */
 
-static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *member,
-			    struct smc_turn_context *context)
+static long smc_step_member(struct bpf_map *map, __u64 *key, struct smc_member *member,
+			    struct smc_step_context *context)
 {
 	__u64 cookie = *key;
 	struct smc_member *peer;
@@ -151,7 +151,7 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	bool stays;
 
 	peer = smc_peer_of(member, cookie);
-	smc_tell_of(context->turn, member);
+	smc_tell_of(context->step, member);
 	if (smc_inexact)
 		member->failed = 1;
 	if (!smc_is_still(member->sk, cookie)) {
@@ -176,7 +176,7 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 			smc_remember_habits(member);
 		} else if (member->state == SMC_MEMBER_ENROLLED && peer->state >= SMC_MEMBER_ENROLLED) {
 			member->state = SMC_MEMBER_MEMBER;
-			context->turn->joined++;
+			context->step->joined++;
 		}
 		break;
 	case SMC_MEMBER_LEAVING:
@@ -187,30 +187,30 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	}
 	if (member->state == SMC_MEMBER_PROVEN)
 		bpf_map_update_elem(&smc_bypass_spaces, &member->netns, &one, BPF_ANY);
-	context->turn->watched += member->state == SMC_MEMBER_WATCHED;
-	context->turn->enrol += member->state == SMC_MEMBER_PROVEN;
-	context->turn->leaving += member->state == SMC_MEMBER_LEAVING;
-	context->turn->out += member->state == SMC_MEMBER_OUT;
-	context->turn->redirected += member->redirected;
-	context->turn->messages += member->messages;
+	context->step->watched += member->state == SMC_MEMBER_WATCHED;
+	context->step->enrol += member->state == SMC_MEMBER_PROVEN;
+	context->step->leaving += member->state == SMC_MEMBER_LEAVING;
+	context->step->out += member->state == SMC_MEMBER_OUT;
+	context->step->redirected += member->redirected;
+	context->step->messages += member->messages;
 	if (peer ? peer->redirected : member->alone)
-		context->turn->backlog += smc_unread(member, peer ? peer->last : member->came_last);
+		context->step->backlog += smc_unread(member, peer ? peer->last : member->peer_last);
 	return 0;
 }
 
-struct smc_bypass_turn smc_turned; /* output of the last smc_bypass_turn */
+struct smc_bypass_step smc_step_result; /* output of the last smc_bypass_step */
 
 SEC("tc")
-int smc_bypass_turn(void *unused)
+int smc_bypass_step(void *unused)
 {
-	struct smc_turn_context context = {.config = smc_bypass_get_config(), .turn = &smc_turned};
+	struct smc_step_context context = {.config = smc_bypass_get_config(), .step = &smc_step_result};
 
-	__builtin_memset(&smc_turned, 0, sizeof(smc_turned));
+	__builtin_memset(&smc_step_result, 0, sizeof(smc_step_result));
 	if (!context.config)
 		return 0;
-	bpf_for_each_map_elem(&smc_bypass_cgroups, smc_turn_clear, 0, 0);
-	bpf_for_each_map_elem(&smc_bypass, smc_turn_count, &context, 0);
-	bpf_for_each_map_elem(&smc_bypass, smc_turn_member, &context, 0);
+	bpf_for_each_map_elem(&smc_bypass_cgroups, smc_step_clear, 0, 0);
+	bpf_for_each_map_elem(&smc_bypass, smc_step_count, &context, 0);
+	bpf_for_each_map_elem(&smc_bypass, smc_step_member, &context, 0);
 	return 0;
 }
 
