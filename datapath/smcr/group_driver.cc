@@ -67,7 +67,8 @@ void GroupDriver::linger(AlertToken token, Element rmbe) {
     }
     it->second->task = nullptr;
     it->second->mover = nullptr;
-    if (it->second->is_done || it->second->is_reassigned || closed_) {
+    // C2. If a message was lost, what the peer wrote with it may still be under way over the link that the peer left.
+    if ((it->second->is_done && !it->second->lost) || it->second->is_reassigned || closed_) {
         receivers_.erase(it);
     } else {
         it->second->lingering.emplace(std::move(rmbe));
@@ -134,7 +135,7 @@ std::optional<llc::RToken> GroupDriver::rtoken(std::uint8_t known, RKey rkey, st
     return std::nullopt;
 }
 
-GroupDriver::Receiver* GroupDriver::attach(AlertToken token, Task& task, Mover& mover) {
+GroupDriver::Receiver* GroupDriver::attach(AlertToken token, Task& task, Mover& mover, std::uint32_t base) {
     const std::lock_guard lock(mutex_);
     const auto it = receivers_.find(token);
     if (it == receivers_.end()) {
@@ -142,6 +143,7 @@ GroupDriver::Receiver* GroupDriver::attach(AlertToken token, Task& task, Mover& 
     }
     it->second->task = &task;
     it->second->mover = &mover;
+    it->second->base = base;
     return it->second.get();
 }
 
@@ -179,10 +181,11 @@ void GroupDriver::drain_others(const LinkDriver& than) {
 // and is not sent again. (The last message of a connection of ours may come with a gap, too; its producer cursor is one
 // that was published.)
 bool GroupDriver::has_gap(const Receiver& receiver, const cdc::Message& message, const LinkDriver& from) {
-    const cdc::Message& latest = receiver.inbox.latest();
+    const cdc::Message& latest = receiver.inbox.latest();  // the first message has number 1
+    const cdc::Cursor told = receiver.inbox.empty() ? cdc::Cursor{.count = receiver.base} : latest.producer;
     const auto ahead = static_cast<std::int16_t>(static_cast<std::uint16_t>(message.sequence - latest.sequence));
-    return receiver.over != 0 && receiver.over != from.number() && receiver.validated != from.number() && ahead > 1 &&
-           !receiver.lost && !receiver.lingering && is_beyond(message.producer, latest.producer);
+    return receiver.over != from.number() && receiver.validated != from.number() && ahead > 1 &&
+           is_beyond(message.producer, told);
 }
 
 bool GroupDriver::may_miss_some(const cdc::Message& message, const LinkDriver& from) {
@@ -208,21 +211,21 @@ GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriv
         }
         Receiver& receiver = *it->second;
         task = receiver.task;
-        taken =
-            !moved && has_gap(receiver, message, from) ? flow::CdcInbox::Taken::kLost : receiver.inbox.take(message);
+        const bool lost = !moved && (receiver.lost || has_gap(receiver, message, from));
+        taken = lost ? flow::CdcInbox::Taken::kLost : receiver.inbox.take(message);
         receiver.lost |= taken == flow::CdcInbox::Taken::kLost;
         receiver.is_done |= !moved && (message.state & (cdc::kConnectionClosed | cdc::kAbnormalClose)) != 0;
         if (moved) {
             receiver.validated = receiver.over != from.number() ? from.number() : std::uint8_t{0};
         }
         if (taken == flow::CdcInbox::Taken::kYes) {
-            if (receiver.over != from.number()) {  // else a late one of the link that the peer has left
-                receiver.validated = 0;
-                receiver.over = from.number();
+            if (receiver.validated == from.number() && receiver.over != from.number()) {
+                receiver.validated = 0;  // the move is complete; other messages are late ones of links left before
             }
+            receiver.over = from.number();
             first_message = std::exchange(receiver.first_message, nullptr);
         }
-        if (receiver.lingering && receiver.is_done) {  // C2
+        if (receiver.lingering && receiver.is_done && !receiver.lost) {  // C2
             freed = std::move(receiver.lingering);
             receivers_.erase(it);
         }

@@ -59,8 +59,9 @@ class GroupDriver {
         std::atomic<std::uint8_t> link{0};  // the link that it sends on; 0: it does not run
         std::optional<Element> lingering;   // C2: the RMBE of a connection that has ended
         bool is_reassigned = false;         // the peer gave its RMBE to another connection
-        bool lost = false;                  // a message of the peer was lost with a link
+        bool lost = false;                  // a message of the peer was lost with a link; none is taken any more
         std::uint8_t over = 0;              // the link of the latest message; 0: there was none
+        std::uint32_t base = 0;             // where the peer's producer cursor begins
         std::uint8_t validated = 0;         // C4: the link to which the peer has moved, and told what it had sent; or 0
         bool is_done = false;               // a message has said that the peer writes nothing more
         FirstMessage first_message;         // called for the first message
@@ -105,8 +106,9 @@ class GroupDriver {
 
     // --- for transports, on the engine's thread
     //
-    // From now on messages for the token wake `task`. nullptr: the token is not open.
-    Receiver* attach(AlertToken token, Task& task, Mover& mover);
+    // From now on messages for the token wake `task`. `base`: where the cursors begin (an eye catcher comes before).
+    // nullptr: the token is not open.
+    Receiver* attach(AlertToken token, Task& task, Mover& mover, std::uint32_t base = 0);
     // The preferred link, or, if it must not be used, another one. nullptr: there is no link.
     [[nodiscard]] std::shared_ptr<LinkDriver> pick(std::uint8_t preferred) const;
 

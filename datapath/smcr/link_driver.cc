@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <set>
 
 #include "datapath/counter.h"
 #include "os/clock.h"
@@ -17,6 +18,13 @@ namespace {
 constexpr int kMaxLlcPending = 256;
 constexpr int kTimeoutMs = 30;  // for one completion, in abort()
 constexpr std::size_t kMaxQueued = 1024;
+
+// The connection that a CDC message is about; 0: it is none.
+AlertToken token_of(wire::Bytes message) {
+    const auto decoded = cdc::decode(message);
+    const auto* known = std::get_if<cdc::Message>(&decoded);
+    return known != nullptr ? known->token : AlertToken{0};
+}
 
 }  // namespace
 
@@ -387,8 +395,10 @@ void LinkDriver::on_broken(const std::string& why) {
     lost_.store(true, std::memory_order_relaxed);
     wake_starved();
     stray_ = group_->lost(number_, *poller_);  // C3
-    const auto pass_on_last = [this](const Encoded& last) {
+    std::set<AlertToken> said;
+    const auto pass_on_last = [&](const Encoded& last) {
         const auto view = last.view();
+        said.insert(token_of(view));
         pass_on({view.begin(), view.end()});
     };
     for (const Retiring& gone : std::exchange(retiring_, {})) {
@@ -398,7 +408,11 @@ void LinkDriver::on_broken(const std::string& why) {
         pass_on_last(gone.last);
     }
     for (auto& message : queued) {
-        pass_on(std::move(message));
+        // The last message of a connection may be among them as it was before the link broke. What was passed on says
+        // only what arrived.
+        if (!said.contains(token_of(message))) {
+            pass_on(std::move(message));
+        }
     }
     callbacks_.down(why);
 }

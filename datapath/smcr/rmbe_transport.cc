@@ -31,7 +31,7 @@ RmbeTransport::RmbeTransport(Parts parts)
 
 bool RmbeTransport::start(Poller&, Poller::Source& source) {
     task_ = source.task;
-    receiver_ = parts_.group->attach(parts_.token, *task_, *this);
+    receiver_ = parts_.group->attach(parts_.token, *task_, *this, base_);
     const bool usable = receiver_ != nullptr && !receiver_->is_reassigned && use(parts_.group->pick(parts_.peer.link));
     if (receiver_ != nullptr && receiver_->lost) {
         task_->abort(Reason::kDataLost);  // tells the peer over the link, if that is usable
@@ -51,7 +51,7 @@ void RmbeTransport::stop() {
             outbox_.acknowledged(link_->retired());
             outbox_.withdraw(peer_consumed(), send_size());
         };
-        if (!resume()) {
+        if (!resume() || link_->is_lost()) {
             withdraw();
         }
         send_if_due();

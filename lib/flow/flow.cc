@@ -359,7 +359,8 @@ void Flow::finish(Reason reason) {
         publish_ = true;  // answers A with A (figure 23, 2B)
     }
     const bool deliver = reason == Reason::kPeerAborted || reason == Reason::kPeerReset ||
-                         reason == Reason::kLinkDown || reason == Reason::kPeerClosedEarly;  // F8
+                         reason == Reason::kLinkDown || reason == Reason::kDataLost ||
+                         reason == Reason::kPeerClosedEarly;  // F8
     const bool orderly = reason == Reason::kNone || reason == Reason::kCloseTimeout;
     end_ = End{reason,
                orderly   ? End::How::kOrderly

@@ -96,24 +96,70 @@ TEST_CASE("group_driver__a_validation_stands_for_its_own_link_alone_C4") {
     CHECK(group.connection.reason == Reason::kDataLost);
 }
 
-TEST_CASE("group_driver__an_rmbe_is_given_back_if_the_message_that_ends_it_shows_a_gap_C2") {
+TEST_CASE("group_driver__the_first_message_that_arrives_may_show_a_gap_C4") {
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    group.peer_says(2, 3, 0, 100, cdc::kConnectionClosed);  // 1, with 100 bytes, and 2 went over link 1
+    group.run(2);
+    CHECK(connection.reason == Reason::kDataLost);
+    CHECK(connection.receiver->inbox.empty());
+}
+
+TEST_CASE("group_driver__a_first_message_without_data_shows_no_gap_C4") {
+    Group group;
+    constexpr std::uint32_t kBase = cdc::kEyeCatcherBytes;
+    Connection connection(*group.driver, kToken, 1, kBase);
+    group.peer_says(2, 3, 0, kBase);
+    group.run(2);
+    CHECK_FALSE(connection.ended());
+    CHECK(connection.receiver->inbox.latest().sequence == 3);
+}
+
+TEST_CASE("group_driver__a_message_of_a_link_left_in_between_does_not_spoil_the_validation_C4") {
+    Begun group;
+    group.peer_says(1, 2, 0, 200);
+    group.run(1);
+    group.peer_says(2, 2, cdc::kFailoverValidation);  // the peer moves to link 2, and back to link 1
+    group.run(2);
+    group.peer_says(2, 3, 0, 300);
+    group.run(2);
+    group.peer_says(2, 4, 0, 400);
+    group.peer_says(1, 3, cdc::kFailoverValidation);
+    group.run(1);  // takes what has come over link 2, too
+    group.peer_says(1, 7, 0, 700);
+    group.run(1);
+    CHECK_FALSE(group.connection.ended());
+    CHECK(group.connection.receiver->inbox.latest().sequence == 7);
+}
+
+TEST_CASE("group_driver__nothing_is_taken_after_a_gap_C4") {
+    Begun group;
+    group.peer_says(2, 4, 0, 400);
+    group.peer_says(2, 5, 0, 500);
+    group.run(2);
+    CHECK(group.connection.reason == Reason::kDataLost);
+    CHECK(group.connection.receiver->inbox.latest().producer.count == 100);
+}
+
+TEST_CASE("group_driver__an_rmbe_stays_after_a_gap_because_the_writes_may_still_come_C2") {
     Begun group;
     const auto rmbes = std::make_shared<Counted>();
     group.peer_says(2, 4, 0, 400, cdc::kConnectionClosed);
     group.run(2);
     REQUIRE(group.connection.reason == Reason::kDataLost);
     group.driver->linger(kToken, Element(rmbes, 0, {}));
+    group.peer_says(2, 5, 0, 400, cdc::kAbnormalClose);
+    group.run(2);
+    CHECK(rmbes->free == 0);
+    group.driver->close();
     CHECK(rmbes->free == 1);
 }
 
-TEST_CASE("group_driver__the_last_message_of_a_peer_counts_although_others_before_it_were_lost_C2") {
+TEST_CASE("group_driver__an_rmbe_stays_if_the_gap_shows_after_the_end_of_its_connection_C2") {
     Begun group;
     const auto rmbes = std::make_shared<Counted>();
-    group.peer_says(2, 4, 0, 400);
-    group.run(2);
-    REQUIRE(group.connection.reason == Reason::kDataLost);
     group.driver->linger(kToken, Element(rmbes, 0, {}));
-    group.peer_says(2, 5, 0, 400, cdc::kAbnormalClose);
+    group.peer_says(2, 4, 0, 400, cdc::kConnectionClosed);
     group.run(2);
-    CHECK(rmbes->free == 1);
+    CHECK(rmbes->free == 0);
 }

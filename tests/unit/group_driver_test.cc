@@ -67,6 +67,65 @@ TEST_CASE("group_driver__what_a_connection_that_cannot_move_says_last_goes_over_
 
 namespace {
 
+// A connection that has written four bytes over a link that has broken, which is not known yet. It cannot move, because
+// the peer's RMB is not known over another link.
+struct Stuck : Group {
+    std::shared_ptr<PlainMemory> own = std::make_shared<PlainMemory>(4096), from = std::make_shared<PlainMemory>(4096);
+    PlainMemory to{4096};
+    Connection task{*driver, AlertToken{1}, 2};
+    std::unique_ptr<RmbeTransport> transport;
+
+    explicit Stuck(std::uint8_t link) {
+        REQUIRE(driver->open(kToken));
+        driver->know({{link, {PlainMemory::rkey(), to.address()}}});
+        transport = std::make_unique<RmbeTransport>(
+            RmbeTransport::Parts{driver, kToken, Element(own, 0, own->bytes()), Element(from, 0, from->bytes()),
+                                 RemoteRmbe{link, PlainMemory::rkey(), to.address(), 0, kToken, 4096}});
+        Poller::Source source{&task, 0};
+        REQUIRE(transport->start(poller, source));
+        peer.at(link)->shut("gone");
+        transport->publish({{0, 4}, 0, 0}, 4);
+    }
+    void end() {
+        transport->publish({{0, 4}, 0, cdc::kAbnormalClose}, 0);
+        transport->stop();
+    }
+    // What the peer hears over link 2 once the queue pair of link 1 is destroyed.
+    std::vector<cdc::Message> heard() {
+        links[1].reset();
+        run(2);
+        return Heard(*peer[2]).messages;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("group_driver__the_last_message_of_a_connection_that_cannot_move_says_only_what_arrived") {
+    Stuck stuck(1);
+    stuck.task.on_abort = [&] { stuck.end(); };
+    stuck.run(1);
+    REQUIRE(stuck.task.reason == Reason::kLinkDown);
+    const auto heard = stuck.heard();
+    REQUIRE(heard.size() == 1);
+    CHECK(heard[0].state == cdc::kAbnormalClose);
+    CHECK(heard[0].producer == cdc::Cursor{0, 0});
+}
+
+TEST_CASE("group_driver__a_last_message_that_waits_for_a_link_that_breaks_says_only_what_arrived") {
+    Stuck stuck(1);
+    while (stuck.links[1]->has_room(0)) {
+        REQUIRE(stuck.links[1]->send(cdc::encode(cdc::Message{})) == Link::Posted::kYes);
+    }
+    stuck.end();  // there is no room for the last message
+    stuck.run(1);
+    const auto heard = stuck.heard();
+    REQUIRE(heard.size() == 1);
+    CHECK(heard[0].state == cdc::kAbnormalClose);
+    CHECK(heard[0].producer == cdc::Cursor{0, 0});
+}
+
+namespace {
+
 // A connection over link 1 that has written four bytes when the link breaks, and moves.
 struct Moved : Group {
     std::shared_ptr<PlainMemory> own = std::make_shared<PlainMemory>(4096), from = std::make_shared<PlainMemory>(4096);

@@ -31,9 +31,10 @@ class NoPoller final : public Poller {
 // A stand-in for a connection, with the part that the group uses.
 class Connection final : public Task, private Mover {
  public:
-    Connection(GroupDriver& group, AlertToken token, std::uint8_t link) : group_(group), link_(link) {
+    Connection(GroupDriver& group, AlertToken token, std::uint8_t link, std::uint32_t base = 0)
+        : group_(group), link_(link) {
         REQUIRE(group.open(token));
-        receiver = group.attach(token, *this, *this);
+        receiver = group.attach(token, *this, *this, base);
         REQUIRE(receiver != nullptr);
         receiver->link = link;
     }
