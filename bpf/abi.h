@@ -18,8 +18,8 @@
 #define SMC_ABI_VERSION 21u
 
 enum smc_event_type {
-	SMC_EVENT_REQUEST = 1, /* a server speaks SMC, or is known to: the agent negotiates */
-	SMC_EVENT_NETNS_UNKNOWN,
+	SMC_EVENT_REQUEST = 1,   /* a server speaks SMC, or is known to: the agent negotiates */
+	SMC_EVENT_NETNS_UNKNOWN, /* a socket connects or listens in a network namespace that is not known */
 	SMC_EVENT_CGROUP_UNKNOWN,
 	SMC_EVENT_CALLBACK_LOST, /* a SYN-ACK of the agent's listener left without options (smc_flag.h) */
 };
@@ -27,8 +27,8 @@ enum smc_event_type {
 struct smc_event {
 	enum smc_event_type type;
 	__u32 pad;
-	__u64 cgroup;               /* SMC_EVENT_CGROUP_UNKNOWN: ID of a cgroup that is not known yet */
-	struct smc_tuple tuple;     /* SMC_EVENT_REQUEST: its key; SMC_EVENT_CALLBACK_LOST: the connection */
+	__u64 cgroup;           /* NETNS_UNKNOWN: ID of the socket's; CGROUP_UNKNOWN: of one that is not known yet */
+	struct smc_tuple tuple; /* SMC_EVENT_REQUEST: its key; SMC_EVENT_CALLBACK_LOST: the connection */
 	struct smc_request request; /* SMC_EVENT_REQUEST: its entry */
 };
 
@@ -48,11 +48,11 @@ struct smc_query {
 	__u64 rules; /* if any_cgroup is set: the rule groups that match the cgroup, as in smc_cgroup */
 	__u64 netns; /* cookie */
 	struct smc_addr remote;
-	__u16 port;      /* the server's */
-	__u8 any_cgroup; /* 1: any cgroup that those rule groups match */
-	__u8 direction;  /* SMC_OUTBOUND or SMC_INBOUND */
-	__s32 rule;      /* the index in smc_rules that decides; -1: the default */
-	__u32 pad;
+	__u16 port;         /* the server's */
+	__u8 any_cgroup;    /* 1: any cgroup that those rule groups match */
+	__u8 direction;     /* SMC_OUTBOUND or SMC_INBOUND */
+	__s32 rule;         /* the index in smc_rules that decides; -1: the default */
+	__u32 limited;      /* if any_cgroup is set: as in smc_cgroup */
 	__u64 failed;       /* bit n: the check of decision n fails */
 	__u64 needs_socket; /* bit n: the check of decision n needs the socket */
 };

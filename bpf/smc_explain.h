@@ -16,7 +16,7 @@ int smc_explain(void *unused)
 {
 	struct smc_query *query = &smc_asked;
 	struct smc_query answer = *query;
-	struct smc_cgroup any = {.rules = answer.rules, .enrolled = 1};
+	struct smc_cgroup any = {.rules = answer.rules, .enrolled = 1, .limited = answer.limited};
 	struct smc_subject subject = {};
 
 	subject.config = smc_get_config();

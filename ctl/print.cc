@@ -187,9 +187,13 @@ void print_status(std::ostream& out, const json& s) {
 void print_explanation(std::ostream& out, const json& e) {
     const bool steered = e["steered"].get<bool>();
     out << word(e["address"]) << ": a new connection " << (steered ? "is offered SMC" : "is plain TCP") << "\n";
-    out << "  cgroup " << word(e["cgroup"]) << ", decided by "
-        << (e["rule"] == "default" ? std::string("the default") : "rule \"" + word(e["rule"]) + "\"") << ": "
-        << (e["allowed"].get<bool>() ? "allow" : "deny") << "\n";
+    out << "  cgroup " << word(e["cgroup"]);
+    if (!e["rule"].is_null()) {
+        out << ", decided by "
+            << (e["rule"] == "default" ? std::string("the default") : "rule \"" + word(e["rule"]) + "\"") << ": "
+            << (e["allowed"].get<bool>() ? "allow" : "deny");
+    }
+    out << "\n";
     for (const auto& obstacle : e["obstacles"]) {
         out << "  in the way: " << word(obstacle) << "\n";
     }

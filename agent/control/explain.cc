@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <ranges>
 #include <set>
+#include <tuple>
 
 #include "agent/control/describe.h"
 #include "agent/steer/addresses.h"
@@ -77,6 +78,7 @@ constexpr std::size_t kLoopback = index_of(SMC_OUT_LOOPBACK), kNotEnrolled = ind
 // Cgroups about whose connections to the server the same rule decides: `name` is one of them.
 struct CgroupKind {
     std::uint64_t rules = 0;  // the rule groups that match that one
+    bool limited = false;     // the bandwidth of their pods is limited
     std::string name;
     std::size_t count = 0;
 
@@ -103,11 +105,12 @@ Subject anybody(const IntrospectionParts& parts) {
     Subject subject;
     subject.query.any_cgroup = 1;
     subject.kinds.clear();
-    std::map<std::uint64_t, CgroupKind> kinds;
+    std::map<std::pair<std::uint64_t, bool>, CgroupKind> kinds;
     for (const auto& [id, group] : parts.cgroups.groups()) {
         if (group.enrolled) {
-            CgroupKind& kind = kinds[group.rules];
+            CgroupKind& kind = kinds[{group.rules, group.limited}];
             kind.rules = group.rules;
+            kind.limited = group.limited;
             kind.add(group.path, 1);
         } else if (parts.cgroups.root() + group.path != parts.cgroups.own()) {
             subject.not_enrolled.add(group.path, 1);
@@ -120,17 +123,23 @@ Subject anybody(const IntrospectionParts& parts) {
     return subject;
 }
 
+void set_kind(smc_query& query, const CgroupKind& kind) {
+    query.rules = kind.rules;
+    query.limited = kind.limited ? 1 : 0;
+}
+
 // Makes one kind of those about which the same rule decides. That does not depend on the namespace.
 Result<void> unite_kinds(const IntrospectionParts& parts, Subject& subject) {
-    std::map<std::pair<bool, int>, CgroupKind> united;
+    std::map<std::tuple<bool, int, bool>, CgroupKind> united;
     for (const CgroupKind& kind : subject.kinds) {
-        subject.query.rules = kind.rules;
+        set_kind(subject.query, kind);
         const auto answer = parts.programs.explain(subject.query);
         if (!answer) {
             return answer.error();
         }
-        CgroupKind& one = united[{(answer->failed >> SMC_OUT_DENIED & 1) != 0, answer->rule}];
+        CgroupKind& one = united[{(answer->failed >> SMC_OUT_DENIED & 1) != 0, answer->rule, kind.limited}];
         one.rules = one.count == 0 ? kind.rules : one.rules;
+        one.limited = kind.limited;
         one.add(kind.name, kind.count);
     }
     subject.kinds.clear();
@@ -183,12 +192,14 @@ bool depends_on_rule(int decision) {
     return decision == SMC_OUT_NO_DEVICE || decision == SMC_OUT_LIMITED || decision == SMC_OUT_SHORT_LIVED;
 }
 
-// Obstacles to a connection from a namespace, each with the kinds of cgroups (indexes of Subject::kinds) that have it.
-using Obstacles = std::vector<std::pair<std::string, std::set<std::size_t>>>;
+// A namespace and a kind of cgroup that the client may be in: indexes of Subject::namespaces and Subject::kinds.
+using Place = std::pair<std::size_t, std::size_t>;
+// Obstacles, each with the places that have it.
+using Obstacles = std::vector<std::pair<std::string, std::set<Place>>>;
 
-// Adds the obstacles of one namespace (`netns`: null if it is not served) and one kind of cgroup.
+// Adds the obstacles of one place. `netns`: null if it is not served; `has_address`: the server's address is its own.
 Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const Endpoint& remote,
-                 const Namespace* netns, std::size_t kind, Verdict& verdict, Obstacles& here) {
+                 const Namespace* netns, bool has_address, const Place& place, Verdict& verdict, Obstacles& found) {
     const auto answer = parts.programs.explain(subject.query);
     if (!answer) {
         return answer.error();
@@ -196,10 +207,10 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
     bool is_free = true;
     const auto add = [&](const std::string& text) {
         is_free = false;
-        const auto it = std::ranges::find(here, text, &Obstacles::value_type::first);
-        (it != here.end() ? *it : here.emplace_back(text, std::set<std::size_t>{})).second.insert(kind);
+        const auto it = std::ranges::find(found, text, &Obstacles::value_type::first);
+        (it != found.end() ? *it : found.emplace_back(text, std::set<Place>{})).second.insert(place);
     };
-    if (netns != nullptr && netns->has_address(remote)) {
+    if (has_address) {
         add(bpf::kOutboundChecks[kLoopback].text);
     }
     const bool denied = (answer->failed >> SMC_OUT_DENIED & 1) != 0;
@@ -214,7 +225,7 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
         }
     }
     // The verdict is about a connection without an obstacle, if there is one, or else about one that a rule allows.
-    if (!verdict.asked || (is_free && !verdict.free) || (verdict.denied && !denied)) {
+    if (!verdict.asked || (is_free && !verdict.free)) {
         verdict.denied = denied;
         verdict.rule = answer->rule;
     }
@@ -223,37 +234,58 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
     return {};
 }
 
+// What each obstacle depends on. `elsewhere`: for a client that may be in a place without an obstacle.
+void tell(const IntrospectionParts& parts, const Subject& subject, const Obstacles& found, Verdict& verdict,
+          std::vector<std::string>& elsewhere) {
+    const auto is_in = [&](std::size_t kind, const std::set<Place>& places) {
+        return [&places, kind](std::size_t netns) { return places.contains({netns, kind}); };
+    };
+    const auto all_kinds = std::views::iota(std::size_t{0}, subject.kinds.size());
+    const auto all_namespaces = std::views::iota(std::size_t{0}, subject.namespaces.size());
+    for (const auto& [text, places] : found) {
+        for (const std::size_t at : all_namespaces) {
+            const auto netns = parts.namespaces.by_cookie(subject.namespaces[at]);
+            const std::string where = netns ? "it is in netns " + std::to_string(netns->inode()) : "";
+            if (std::ranges::all_of(all_kinds, [&](std::size_t kind) { return is_in(kind, places)(at); })) {
+                note(verdict.obstacles, text);
+                note(elsewhere, where.empty() ? text : where + ": " + text);
+                continue;
+            }
+            for (const std::size_t kind : all_kinds) {
+                if (!places.contains({at, kind})) {
+                    continue;
+                }
+                const std::string whose = subject.kinds[kind].text() + ": " + text;
+                const bool everywhere = where.empty() || std::ranges::all_of(all_namespaces, is_in(kind, places));
+                note(verdict.obstacles, whose);
+                note(elsewhere, everywhere ? whose : where + ", " + whose);
+            }
+        }
+    }
+}
+
 Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const Endpoint& remote) {
     Verdict verdict;
+    Obstacles found;
     std::vector<std::string> elsewhere;  // obstacles in some of the namespaces, or for some of the cgroups
-    for (const std::uint64_t cookie : subject.namespaces) {
-        subject.query.netns = cookie;
+    for (std::size_t at = 0; at < subject.namespaces.size(); at++) {
+        subject.query.netns = subject.namespaces[at];
         if (!verdict.asked && subject.query.any_cgroup != 0) {
             if (auto united = unite_kinds(parts, subject); !united) {
                 return united.error();
             }
         }
-        const auto netns = parts.namespaces.by_cookie(cookie);
-        Obstacles here;
+        const auto netns = parts.namespaces.by_cookie(subject.namespaces[at]);
+        const bool has_address = netns && netns->has_address(remote);
         for (std::size_t kind = 0; kind < subject.kinds.size(); kind++) {
-            subject.query.rules = subject.kinds[kind].rules;
-            if (auto asked = ask(parts, subject, remote, netns.get(), kind, verdict, here); !asked) {
+            set_kind(subject.query, subject.kinds[kind]);
+            if (auto asked = ask(parts, subject, remote, netns.get(), has_address, {at, kind}, verdict, found);
+                !asked) {
                 return asked.error();
             }
         }
-        const std::string where = netns ? "it is in netns " + std::to_string(netns->inode()) + ": " : "";
-        for (const auto& [text, kinds] : here) {
-            if (kinds.size() == subject.kinds.size()) {
-                note(verdict.obstacles, text);
-                note(elsewhere, where + text);
-                continue;
-            }
-            for (const std::size_t kind : kinds) {
-                note(verdict.obstacles, subject.kinds[kind].text() + ": " + text);
-                note(elsewhere, subject.kinds[kind].text() + ": " + text);
-            }
-        }
     }
+    tell(parts, subject, found, verdict, elsewhere);
     if (subject.not_enrolled.count != 0) {
         const bool all = subject.kinds.empty();
         note(all ? verdict.obstacles : elsewhere,
@@ -309,8 +341,8 @@ json explain(const IntrospectionParts& parts, const json& request) {
     }
     return {{"address", remote->text()},
             {"cgroup", subject->cgroup},
-            {"rule", parts.policy.rule_name(verdict->rule)},
-            {"allowed", !verdict->denied},
+            {"rule", verdict->asked ? json(parts.policy.rule_name(verdict->rule)) : json()},
+            {"allowed", verdict->asked && !verdict->denied},
             {"obstacles", verdict->obstacles},
             {"unless", verdict->unless},
             {"steered", verdict->obstacles.empty()},

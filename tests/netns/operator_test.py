@@ -321,6 +321,10 @@ class Operator(TwoNodes):
         self.assertEqual(found, (True, True, "web"))
         self.assertEqual(len(texts), 1, texts)
         self.assertIn("matches no rule", texts[0])
+        # Without a cgroup that a rule selects nothing is asked, and no rule is named.
+        found, texts = explain([{"name": "none", "action": "allow", "cgroups": ["/none"]}])
+        self.assertEqual(found, (False, False, None))
+        self.assertEqual(len(texts), 1, texts)
         # Where nothing is offered SMC, the rule that would allow it is named.
         found, texts = explain([batch, {"name": "yes", "action": "allow", "smcd": False}])
         self.assertEqual(found, (False, True, "yes"))
