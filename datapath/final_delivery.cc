@@ -68,10 +68,12 @@ FinalDelivery::Written FinalDelivery::write_all(Leg& leg, ConnectionStats& stats
 
 bool FinalDelivery::run(Leg& leg, ConnectionStats& stats, TimePoint now) {
     const Written written = write_all(leg, stats);
-    if (written == Written::kNoMore || (written == Written::kAll && leg.delivered())) {
+    const std::size_t left = left_.available() + leg.unsent();
+    if (written == Written::kNoMore || (written == Written::kAll && left == 0)) {
         return true;
     }
-    if (hurries_ && until_ == kNever) {
+    const bool reads = left < std::exchange(undelivered_, std::min(undelivered_, left));
+    if (hurries_ && (reads || until_ == kNever)) {
         until_ = now + timeout_;
     }
     next_look_ = written == Written::kAll ? std::min(until_, now + pause_) : until_;

@@ -2,9 +2,9 @@
 // F8: when a connection has ended with an error, its application is still given the bytes that the peer had published,
 // and the end of the peer's stream if the peer had ended it. The bytes are copied, so that the ring can be freed at
 // once. The leg is reset when the application's kernel has everything, because an earlier reset would discard what is
-// on its way; or after a timeout, if the application does not read. If the peer had ended its stream, everything has
-// arrived here and is the application's, as with TCP: then the timeout begins only when the application writes, or when
-// all connections together keep more than kMostKept bytes for such readers.
+// on its way; or if the application has read nothing for the time of a timeout. If the peer had ended its stream,
+// everything has arrived here and is the application's, as with TCP: then the timeout begins only when the application
+// writes, or when all connections together keep more than kMostKept bytes for such readers.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,7 @@ class FinalDelivery {
     bool with_end_;         // the end of the stream is still to be delivered
     bool hurries_;          // the timeout counts
     std::chrono::milliseconds timeout_;
+    std::size_t undelivered_ = SIZE_MAX;  // the fewest bytes so far that the application's kernel has not acknowledged
     TimePoint until_ = kNever;
     TimePoint next_look_ = kNever;
     std::chrono::milliseconds pause_{1};

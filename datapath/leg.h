@@ -43,8 +43,8 @@ class Leg {
     };
     // `urgent`: `from` is one byte, which the application is to receive as urgent.
     virtual Written write(Pieces from, bool urgent) = 0;
-    // Whether the application's kernel has acknowledged everything that was written.
-    [[nodiscard]] virtual bool delivered() const = 0;
+    // How many of the bytes that were written the application's kernel has not acknowledged yet.
+    [[nodiscard]] virtual std::uint32_t unsent() const = 0;
     // Called when the application's stream has ended. As a FIN does not show whether the application has closed its
     // socket or one direction only, from now on the leg probes the application's kernel, and fails if it has closed.
     virtual void look_for_its_end() = 0;

@@ -156,8 +156,16 @@ bool SmcConnection::drive_flow(TimePoint now) {
             }
             load();
         } else if (const auto* deliver_step = std::get_if<flow::Deliver>(&step)) {
+            if (!parts_.transport->stands()) {
+                abort(Reason::kPeerReset);
+                return false;
+            }
             deliver(deliver_step->piece);
         } else if (const auto* take_step = std::get_if<flow::Take>(&step)) {
+            if (!parts_.transport->stands()) {
+                abort(Reason::kPeerReset);
+                return false;
+            }
             take(*take_step);
         } else if (const auto* publish = std::get_if<flow::Publish>(&step)) {
             parts_.transport->publish(publish->producer, publish->written);
@@ -169,7 +177,7 @@ bool SmcConnection::drive_flow(TimePoint now) {
         } else if (std::holds_alternative<flow::WantRoom>(step)) {
             parts_.transport->want_room();
         } else if (std::holds_alternative<flow::AskLeg>(step)) {
-            flow_.leg_has(parts_.leg->delivered(), now);
+            flow_.leg_has(parts_.leg->unsent() == 0, now);
         } else if (std::holds_alternative<flow::LookAtClcSocket>(step)) {
             look_at_clc_socket();
         } else if (std::holds_alternative<flow::Sleep>(step)) {
@@ -375,7 +383,7 @@ void SmcConnection::abort(Reason reason) {
     if (final_delivery_) {
         return reset(end_reason_);
     }
-    if (reason == Reason::kLinkDown || reason == Reason::kRmbeTakenAgain) {
+    if (reason == Reason::kLinkDown || reason == Reason::kDataLost || reason == Reason::kRmbeTakenAgain) {
         flow_.peer(parts_.transport->peer());  // F8: what the peer published last may not have been read yet
     }
     if (reason != Reason::kRmbeTakenAgain) {

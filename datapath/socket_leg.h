@@ -25,7 +25,7 @@ class SocketLeg final : public Leg {
     void heard(bool data, bool urgent) override { next_is_plain_ = data && !urgent; }
     Read read(Pieces to) override;
     Written write(Pieces from, bool urgent) override;
-    [[nodiscard]] bool delivered() const override { return socket_.unsent() == 0; }
+    [[nodiscard]] std::uint32_t unsent() const override { return socket_.unsent(); }
     void look_for_its_end() override { socket_.probe_if_closed(); }
     [[nodiscard]] bool has_more() const override { return socket_.readable() != 0; }
     [[nodiscard]] bool was_reset() const override { return !socket_.failed_by_probe(); }

@@ -15,6 +15,8 @@ namespace smc {
 
 namespace {
 constexpr int kStepsPerRun = 8;
+// A run() that moved no more than kFew moved a request or a response; one that moved kMany, part of a stream.
+constexpr std::uint64_t kFew = 4 * 1024, kMany = 16 * 1024;
 // Between two checks whether a side has read everything; kCalmPause is for a side that may take its time.
 constexpr auto kPause = std::chrono::milliseconds(10), kCalmPause = std::chrono::milliseconds(1000);
 // A pipe's default capacity. Larger pipes count against a user's limits (pipe-user-pages-soft, pipe-max-size).
@@ -35,6 +37,7 @@ SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<Connectio
 }
 
 bool SplicedConnection::start(Poller& poller) {
+    poller_ = &poller;
     for (auto& direction : directions_) {
         int ends[2];
         if (direction.pipe_in) {
@@ -67,7 +70,7 @@ void SplicedConnection::on_event(int which, std::uint32_t events) {
 }
 
 SplicedConnection::Step SplicedConnection::fill(Direction& c) {
-    if (c.ended || !c.readable || c.held != 0) {
+    if (c.ended || c.failed || !c.readable || c.held != 0) {
         return Step::kIdle;
     }
     if (c.from == &clc_ && minds_clc_) {
@@ -91,6 +94,10 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
             return Step::kMoved;  // an urgent byte and the end arrived together, after the first at_mark()
         }
         const int side = c.from == &leg_ ? 0 : 1;
+        if (broken_ == side && took_error_[side]) {
+            c.failed = true;  // the end of a stream whose failure is known: it is no end in order
+            return Step::kMoved;
+        }
         if (failed_[side]) {
             fail(side);  // a write has reported the error already, so this read returns an end instead
         }
@@ -107,6 +114,7 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
         return Step::kIdle;
     }
     if (errno != EINTR) {
+        c.failed = true;
         fail(c.from == &leg_ ? 0 : 1);
     }
     return Step::kMoved;
@@ -133,9 +141,12 @@ SplicedConnection::Step SplicedConnection::fill_first(Direction& c) {
     }
     if (n == 0 || !(kSmcR.starts_with(first_) || kSmcD.starts_with(first_))) {
         minds_clc_ = false;
-        if (!first_.empty()) {
-            c.held = static_cast<std::size_t>(::write(c.pipe_in.get(), first_.data(), first_.size()));
+        if (!first_.empty() &&
+            ::write(c.pipe_in.get(), first_.data(), first_.size()) != static_cast<ssize_t>(first_.size())) {
+            finish(Reason::kLimit);  // the pipe is empty, so memory is short
+            return Step::kMoved;
         }
+        c.held = first_.size();
     }
     return Step::kMoved;
 }
@@ -171,7 +182,7 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
         const int side = c.to == &leg_ ? 0 : 1;
         c.useless = true;
         c.held = 0;
-        failed_[side] = true;  // what that side sent before is still read
+        failed_[side] = took_error_[side] = true;  // what that side sent before is still read
         if (broken_ || directions_[side].ended) {
             fail(side);
         }
@@ -183,7 +194,20 @@ bool SplicedConnection::run(TimePoint now) {
     if (const auto wish = keepalive.take(); wish && !ended()) {
         clc_.use_keepalive(*wish);
     }
-    for (int step = 0; step < kStepsPerRun && !ended() && !broken_; step++) {
+    const auto carried = [this] { return stats->bytes_sent.load() + stats->bytes_received.load(); };
+    const std::uint64_t before = carried();
+    const bool more = move_all(now);
+    if (const std::uint64_t moved = carried() - before; moved >= kMany) {
+        poller_->was_bulk(*this);
+    } else if (moved != 0 && moved <= kFew) {
+        poller_->was_interactive(*this);
+    }
+    return more;
+}
+
+bool SplicedConnection::move_all(TimePoint now) {
+    const int steps = poller_->short_quantum(now) ? 1 : kStepsPerRun;
+    for (int step = 0; step < steps && !ended() && !broken_; step++) {
         const bool moved = move();
         if (broken_) {
             break;
@@ -196,7 +220,7 @@ bool SplicedConnection::run(TimePoint now) {
             look_for_failure();
             break;
         }
-        if (step + 1 == kStepsPerRun) {
+        if (step + 1 == steps) {
             return true;
         }
     }
@@ -217,17 +241,24 @@ void SplicedConnection::fail(int side) {
 void SplicedConnection::end_behind_what_was_sent(TimePoint now) {
     Direction& last = directions_[*broken_];
     auto& counter = *broken_ == 0 ? stats->bytes_sent : stats->bytes_received;
-    while (!last.useless && last.held != 0 && drain(last, counter) == Step::kMoved) {
+    // What the kernel had received before the failure can still be read.
+    while (!last.useless && !ended() &&
+           ((last.held != 0 && drain(last, counter) == Step::kMoved) || fill(last) == Step::kMoved)) {
+    }
+    if (ended()) {
+        return;
     }
     if (last.ended && last.held == 0 && !last.useless && !std::exchange(last.delivered, true)) {
         last.to->end_writing();
     }
     // Everything in front of an end belongs to the other side. If that side writes, it has to hear of the failure.
-    if (until_ == kNever && (!last.ended || last.to->readable() != 0)) {
+    const std::size_t left = last.held + last.to->unsent();
+    const bool reads = left < std::exchange(undelivered_, std::min(undelivered_, left));
+    if ((until_ == kNever || reads) && (!last.ended || last.to->readable() != 0)) {
         until_ = now + close_timeout_;
     }
     next_look_ = now + (until_ == kNever ? kCalmPause : kPause);
-    if (last.useless || (last.held == 0 && last.to->unsent() == 0) || now >= until_) {
+    if (last.useless || left == 0 || now >= until_) {
         finish(*broken_ == 0 ? Reason::kApplicationReset : Reason::kPeerReset);
     }
 }

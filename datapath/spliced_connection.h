@@ -41,12 +41,15 @@ class SplicedConnection final : public ConnectionTask {
         bool readable = true;
         bool writable = true;
         bool ended = false;      // end of file read
+        bool failed = false;     // a read has reported a failure: there is nothing more
         bool delivered = false;  // the end was passed on
         bool useless = false;    // `to` accepts no more bytes
     };
 
     // Moves what can be moved now, both ways.
     bool move();
+    // The same again and again. True: there is more to move.
+    bool move_all(TimePoint now);
     // Handles a failure of a side that no read reports: its FIN was read before, or bytes from it are still held.
     void look_for_failure();
     // Side 0 (leg) or 1 (server) is gone after its FIN, and nothing is held for it. As with TCP, whose kernel forgets
@@ -68,12 +71,15 @@ class SplicedConnection final : public ConnectionTask {
     TcpSocket leg_, clc_;
     Direction directions_[2];  // 0: leg -> server, 1: server -> leg
     Poller::Source sources_[2];
-    bool failed_[2] = {false, false};  // EPOLLERR seen on leg, server
-    std::optional<int> broken_;        // the side that has failed
+    bool failed_[2] = {false, false};      // EPOLLERR seen on leg, server
+    bool took_error_[2] = {false, false};  // a write has reported the socket's error, so a read does not any more
+    std::optional<int> broken_;            // the side that has failed
     std::chrono::milliseconds close_timeout_;
     bool minds_clc_;
-    std::string first_;  // those of the peer's first four bytes that have come, if minds_clc_
+    std::string first_;                   // those of the peer's first four bytes that have come, if minds_clc_
+    std::size_t undelivered_ = SIZE_MAX;  // after a failure: the fewest bytes so far that the other side has not read
     TimePoint until_ = kNever, next_look_ = kNever;
+    Poller* poller_ = nullptr;
 };
 
 }  // namespace smc

@@ -52,13 +52,16 @@ void TcpSocket::keep_alive(std::chrono::seconds idle) const {
 }
 
 void TcpSocket::probe_if_closed() const {
-    constexpr int kBetween = 10;  // seconds
+    // Every ten seconds for 20 minutes: a closed socket answers the first probe, and no outage that TCP survives ends
+    // the leg.
+    constexpr int kBetween = 10, kProbes = 127;
     int idle_s = 60;
     socklen_t length = sizeof idle_s;
     ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_LINGER2, &idle_s, &length);  // tcp_fin_timeout of the namespace
     idle_s = std::clamp(idle_s, 1, 600);
     os::set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, idle_s);
     os::set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kBetween);
+    os::set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPCNT, kProbes);
     os::set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 

@@ -38,8 +38,11 @@ class LocalDoorbell final : public smcd::Doorbell {
             time().store(static_cast<std::uint64_t>(os::now().time_since_epoch().count()));
         }
         if (armed().load() != 0 && armed().exchange(0) != 0) {
-            // EAGAIN: the socket is full of rings that the owner has not read; one of them is enough.
-            [[maybe_unused]] const ssize_t sent = ::send(bell_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+            // EAGAIN: the socket is full of rings that the owner has not read; one of them is enough. After another
+            // error, as a lack of memory, the next ring tries again.
+            if (::send(bell_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN) {
+                armed().store(1);
+            }
         }
     }
 

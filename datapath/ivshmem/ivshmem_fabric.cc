@@ -192,13 +192,14 @@ Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::
                      smcd::Lease(&header->lease, claim));
 }
 
-void IvshmemFabric::look_for_the_dead() {
+void IvshmemFabric::look_for_the_dead(std::chrono::steady_clock::duration passed) {
     const auto lose = [this](const Gid& gid) {
         peers_.erase(gid);
         on_peer_lost_(gid);
     };
     if (!lost_ && !area_->has_slot()) {
         lost_ = true;
+        without_slot_ = {};
         for (const Gid& gid : std::set(peers_)) {
             lose(gid);
         }
@@ -208,8 +209,10 @@ void IvshmemFabric::look_for_the_dead() {
             lose(gid);
         }
     }
-    // Takes another slot when no DMB of the lost one is left.
-    if (lost_ && own_.empty() && limbo_.empty() && area_->take_slot()) {
+    // Takes another slot when no DMB of the lost one is left, and when its peers have given back what it had attached:
+    // the new slot has the same GID.
+    without_slot_ += passed;
+    if (lost_ && own_.empty() && limbo_.empty() && without_slot_ >= kWithoutSlot && area_->take_slot()) {
         lost_ = false;
     }
 }
@@ -233,7 +236,7 @@ void IvshmemFabric::free_limbo(std::chrono::steady_clock::duration passed) {
 
 void IvshmemFabric::beat() {
     const auto passed = area_->look(os::now());
-    look_for_the_dead();
+    look_for_the_dead(passed);
     free_limbo(passed);
     timer_.expires_after(Area::kBeat);
     timer_.async_wait([this](std::error_code error) {

@@ -62,7 +62,8 @@ class IvshmemFabric final : public smcd::Fabric {
     IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, std::string device, const Gid& gid, Chid chid,
                   OnPeerLost on_peer_lost);
     void beat();
-    void look_for_the_dead();
+    // `passed`: since the last call.
+    void look_for_the_dead(std::chrono::steady_clock::duration passed);
     void free_limbo(std::chrono::steady_clock::duration passed);
     [[nodiscard]] Result<smcd::Dmb> attached(const Gid& peer, DmbToken token, std::uint32_t bytes);
 
@@ -75,7 +76,11 @@ class IvshmemFabric final : public smcd::Fabric {
     std::map<DmbToken, Own> own_;
     std::list<Own> limbo_;  // deregistered DMBs that a peer may still write, or the data path still reads
     std::set<Gid> peers_;   // peers that were reached, or whose DMBs were attached
-    bool lost_;             // this node has no slot
+    // A machine that has lost its slot takes no other one for so long: its peers count kDead before they give back what
+    // it had attached.
+    static constexpr std::chrono::milliseconds kWithoutSlot = Area::kDead + 4 * Area::kBeat;
+    bool lost_;                                                        // this node has no slot
+    std::chrono::steady_clock::duration without_slot_ = kWithoutSlot;  // for how long
     std::shared_ptr<Doorbells> doorbells_;
 };
 

@@ -34,17 +34,23 @@ class Unheard final : public Transport {
     [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_; }
     [[nodiscard]] flow::PeerState peer() const override { return state; }
     [[nodiscard]] bool receive_ring_stands() const override { return !is_lost; }
+    [[nodiscard]] bool stands() const override { return !is_lost; }
     [[nodiscard]] bool can_send() const override { return true; }
     void want_room() override {}
     [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override {
+        CHECK_FALSE(is_lost);
         return pieces(peers_, at.count, bytes);
     }
-    void publish(const cdc::Producer& producer, std::uint32_t) override { published_.push_back(producer); }
+    void publish(const cdc::Producer& producer, std::uint32_t) override {
+        published_.push_back(producer);
+        is_lost |= is_lost_at_publish;
+    }
     void consumed(cdc::Cursor) override {}
     void flush() override {}
 
     flow::PeerState state;
     bool is_lost = false;
+    bool is_lost_at_publish = false;
     bool link_is_down = false;
 
  private:
@@ -143,6 +149,25 @@ TEST_CASE("connection__delivers_nothing_from_a_ring_that_it_has_lost") {
         CHECK(::recv(a.leg.a.get(), got, sizeof got, 0) == (lost ? -1 : 5));
         a.connection.abort(Reason::kStopped);
     }
+}
+
+// The same while it runs: it stood still between two pieces.
+TEST_CASE("connection__writes_nothing_into_a_ring_that_it_has_lost") {
+    Alone a;
+    REQUIRE(a.connection.start(a.poller));
+    a.transport.is_lost_at_publish = true;
+    const std::vector<char> data(std::size_t{3} * kRing, 'x');
+    REQUIRE(::send(a.leg.a.get(), data.data(), data.size(), MSG_DONTWAIT) > static_cast<ssize_t>(kRing) / 2);
+    a.transport.state.consumer = {0, 0};
+    a.connection.on_event(0, EPOLLIN);
+    (void)a.connection.run({});
+    REQUIRE_FALSE(a.published.empty());
+    // The peer seems to have consumed everything, so there is room; space() finds out whether it is used.
+    a.transport.state.consumer = a.published.front().cursor;
+    a.connection.on_event(2, EPOLLIN);
+    (void)a.connection.run({});
+    (void)a.connection.run({});
+    a.connection.abort(Reason::kStopped);
 }
 
 TEST_CASE("connection__delivers_what_came_before_it_started_although_its_link_has_gone_F8") {

@@ -78,7 +78,7 @@ class SimLeg final : public Leg {
     void heard(bool, bool) override {}
     Read read(Pieces to) override;
     Written write(Pieces from, bool urgent) override;
-    [[nodiscard]] bool delivered() const override { return true; }
+    [[nodiscard]] std::uint32_t unsent() const override { return 0; }
     [[nodiscard]] bool has_more() const override { return socket_->readable() > 0; }
     [[nodiscard]] bool was_reset() const override { return true; }
     void look_for_its_end() override {}

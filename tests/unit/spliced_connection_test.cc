@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -124,6 +125,26 @@ struct Spliced {
 };
 
 }  // namespace
+
+TEST_CASE("What had arrived before a reset is read, even if the way was full") {
+    Spliced s;
+    const std::string piece(100'000, 'a');
+    std::size_t sent = 0;
+    do {
+        const ssize_t n = ::send(s.server.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+        sent += n > 0 ? static_cast<std::size_t>(n) : 0;
+        pollfd writable{s.server.get(), POLLOUT, 0};
+        if (n < 0 && ::poll(&writable, 1, 500) == 0) {
+            break;  // the application reads nothing, so nothing moves any more
+        }
+    } while (sent < kAll);
+    int not_arrived = 0;
+    REQUIRE(::ioctl(s.server.get(), SIOCOUTQ, &not_arrived) == 0);
+    const std::size_t arrived = sent - static_cast<std::size_t>(not_arrived);
+    reset(s.server);
+    CHECK((hear(s.application, kAll) == std::string(arrived, 'a') + "reset"));
+    CHECK(s.reason() == Reason::kPeerReset);
+}
 
 TEST_CASE("What is sent arrives, both ways, and each half ends by itself") {
     Spliced s;
