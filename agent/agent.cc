@@ -88,7 +88,8 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
                   config_.times.successor + config_.times.prepare, [this] { return connections_.live(); },
                   [this] { return gateway_->handshakes() == 0 && programs_->requests() == 0; },
                   [this] { return bool(connect_unix(config_.control_socket, SOCK_STREAM | SOCK_NONBLOCK)); },
-                  [this] { tell_programs(); }, [this] { hand_over(); }, [this] { io_.stop(); }}) {}
+                  [this] { tell_programs(); }, [this] { hand_over(); }, [this] { io_.stop(); },
+                  [this] { return standstill_.hangs(); }}) {}
 
 Result<void> Agent::start() {
     take_signals();
@@ -247,13 +248,29 @@ void Agent::make_parts(const std::string& root, const std::string& own) {
                                *smcd_pool_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(
         Gateway::Parts{session, *programs_, *namespaces_, *engines_, connections_, [this] { tell_programs(); }});
-    introspection_ = std::make_unique<Introspection>(IntrospectionParts{
-        config_,          node_,          policy_,       *programs_,  *cgroups_,
-        *namespaces_,     *fabrics_,      *smcd_memory_, *smcd_pool_, connections_,
-        smcd_groups_,     *roce_devices_, *smcr_groups_, *engines_,   bypass_,
-        bypass_programs_, verdict_,       drain_,        pods_,       [this] { return obstacle(); }});
+    introspection_ = std::make_unique<Introspection>(IntrospectionParts{config_,
+                                                                        node_,
+                                                                        policy_,
+                                                                        *programs_,
+                                                                        *cgroups_,
+                                                                        *namespaces_,
+                                                                        *fabrics_,
+                                                                        *smcd_memory_,
+                                                                        *smcd_pool_,
+                                                                        connections_,
+                                                                        smcd_groups_,
+                                                                        *roce_devices_,
+                                                                        *smcr_groups_,
+                                                                        *engines_,
+                                                                        bypass_,
+                                                                        bypass_programs_,
+                                                                        verdict_,
+                                                                        drain_,
+                                                                        pods_,
+                                                                        [this] { return not_ready(); },
+                                                                        [this] { return obstacle(); }});
     admin_ = std::make_unique<Admin>(Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_,
-                                                  kubernetes::is_in_pod(config_.kubernetes), config_.times.control,
+                                                  kubernetes::is_in_pod(), config_.times.control,
                                                   [this] { tell_programs(); }});
 }
 
@@ -398,6 +415,7 @@ void Agent::stop() {
     pods_.reset();
     const TimePoint until = os::now() + config_.times.requests;
     while (programs_->requests() != 0 && os::now() < until) {
+        programs_->poll();  // answers with option 254: the applications' SYNs are sent at once
         ::usleep(10'000);
     }
     namespaces_->close_all();

@@ -61,6 +61,8 @@ class Agent {
     void tell_programs() const;
     // Why new connections are plain TCP; empty: they need not be.
     [[nodiscard]] std::string obstacle() const;
+    // The part of it that does not go away by itself; empty: it may.
+    [[nodiscard]] std::string not_ready() const;
     void stop();
 
     Config config_;

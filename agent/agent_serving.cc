@@ -18,10 +18,17 @@ void Agent::listen_to_programs() {
 void Agent::handle(const smc_event& event) {
     switch (event.type) {
         case SMC_EVENT_REQUEST:
-            gateway_->server_speaks_smc(event);
+            if (not_ready().empty() && !drain_.on) {
+                gateway_->server_speaks_smc(event);
+            } else {
+                gateway_->let_go(event);
+            }
             break;
         case SMC_EVENT_NETNS_UNKNOWN:
-            namespaces_->wanted();
+            if (const auto it = cgroups_->groups().find(event.cgroup);
+                it == cgroups_->groups().end() || it->second.enrolled) {
+                namespaces_->wanted();
+            }
             break;
         case SMC_EVENT_CALLBACK_LOST:
             namespaces_->callback_taken(event.tuple.slot, !remote_of(event.tuple).is_v4());
@@ -81,12 +88,13 @@ void Agent::tell_programs() const {
     programs_->beat(obstacle().empty(), !roce_devices_->ports().empty());
 }
 
+std::string Agent::not_ready() const {
+    return standstill_.stands() ? "the data path stands still" : departure_.obstacle();
+}
+
 std::string Agent::obstacle() const {
-    if (standstill_.stands()) {
-        return "the data path stands still";
-    }
-    if (std::string going = departure_.obstacle(); !going.empty()) {
-        return going;
+    if (std::string lasting = not_ready(); !lasting.empty()) {
+        return lasting;
     }
     if (drain_.on) {
         return "smcctl drain is in effect";

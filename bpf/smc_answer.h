@@ -128,7 +128,8 @@ static __always_inline int smc_rcv_answer(struct __sk_buff *skb, const struct sm
 		request->seen_port = options.own ? options.own_port : 0;
 		request->answer_ttl = packet->ttl;
 		request->answer_isn = packet->seq;
-		if (smc_agent(config) == SMC_AGENT_SERVES && smc_agent_listens(packet->tuple.slot, packet->v6) &&
+		/* an agent that takes no new connections sends the SYN that the request has saved at once */
+		if (smc_agent(config) != SMC_AGENT_STALE && smc_agent_listens(packet->tuple.slot, packet->v6) &&
 		    smc_tell_request(&packet->tuple, request)) {
 			smc_count(SMC_ANSWER_SMC);
 		} else {

@@ -3,17 +3,24 @@
 #ifndef SMC_APP_H
 #define SMC_APP_H
 
-static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
+static __always_inline void smc_report_netns(struct bpf_sock_ops *ctx)
 {
+	const struct smc_config *config = smc_get_config();
 	__u64 cookie = bpf_get_netns_cookie(ctx);
 	struct bpf_sock *sk = ctx->sk;
 	struct smc_event *event;
+	struct tcp_sock *tcp;
 
 	if (bpf_map_lookup_elem(&smc_netns, &cookie) || (sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0)))
 		return; /* known, or a listener of the agent */
+	if (!config || smc_agent(config) == SMC_AGENT_STALE)
+		return; /* it has left, or looks by itself when it goes on */
 	event = smc_event_new(SMC_EVENT_NETNS_UNKNOWN);
-	if (event)
-		bpf_ringbuf_submit(event, 0);
+	if (!event)
+		return;
+	tcp = sk ? bpf_skc_to_tcp_sock(sk) : 0;
+	event->cgroup = tcp ? ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id : 0;
+	bpf_ringbuf_submit(event, 0);
 }
 
 /*
@@ -62,7 +69,7 @@ SEC("sockops")
 int smc_app_sockops(struct bpf_sock_ops *ctx)
 {
 	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB || ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
-		smc_netns_wanted(ctx);
+		smc_report_netns(ctx);
 		smc_untune(ctx);
 	} else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) { /* also a client's: the SYNs crossed */
 		if (!smc_begin_behind_leg(ctx))

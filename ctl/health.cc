@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // `smcctl health`, for probes that run in the agent's own container. An HTTP probe would be answered by the agent that
 // serves on this node, which may be in another container.
+#include <sys/socket.h>
+
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -8,6 +10,7 @@
 
 #include "ctl/client.h"
 #include "ctl/commands.h"
+#include "os/unix_socket.h"
 
 namespace smc::ctl {
 
@@ -15,46 +18,47 @@ using nlohmann::json;
 
 namespace {
 
-// Whether the agent is in this container, that is, in this mount namespace. Without containers every agent is in it.
-bool is_own(const json& agent) {
+// Less than the five seconds after which kubelet gives a probe up.
+constexpr std::chrono::seconds kLongestConnect{1}, kLongestStatus{3};
+
+// Whether the process is in this container, that is, in this mount namespace. Without containers every one is.
+bool is_own(pid_t process) {
     std::error_code failure;
-    const auto theirs =
-        std::filesystem::read_symlink("/proc/" + agent.value("pid", json(0)).dump() + "/ns/mnt", failure);
+    const auto theirs = std::filesystem::read_symlink("/proc/" + std::to_string(process) + "/ns/mnt", failure);
     return !failure && theirs == std::filesystem::read_symlink("/proc/self/ns/mnt", failure) && !failure;
 }
 
-std::optional<json> agent_at(const std::string& socket) {
-    const auto status = ask(socket, {{"command", "status"}});
-    if (!status || !status->contains("agent") || !is_own((*status)["agent"])) {
+// What this container's own agent answers at this socket. Agents of other containers are not asked: they may hang.
+std::optional<json> own_agent_at(const std::string& socket) {
+    const auto connected = connect_unix(socket, SOCK_STREAM, kLongestConnect);
+    if (!connected || !is_own(listener_of(connected->get()))) {
         return std::nullopt;
     }
-    return (*status)["agent"];
+    const auto status = ask_over(connected->get(), {{"command", "status"}}, kLongestStatus);
+    return status && status->contains("agent") ? std::optional((*status)["agent"]) : std::nullopt;
 }
 
 // Whether this container's agent has been replaced by another one, and still runs.
 bool is_leaving(const std::string& socket) {
     std::error_code none;  // no directory: no agent
     for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(socket).parent_path(), none)) {
-        if (entry.path().string().starts_with(socket + ".leaving-") && agent_at(entry.path())) {
+        if (entry.path().string().starts_with(socket + ".leaving-") && own_agent_at(entry.path())) {
             return true;
         }
     }
     return false;
 }
 
-// The fault of this container's agent; empty: none. A leaving agent is alive whether or not the agent that
-// replaces it answers.
+// The fault of this container's agent; empty: none. An agent that takes no connections for a while (its limits,
+// smcctl drain) is ready all the same: Kubernetes would end it before its successor has taken over.
 std::string problem_of(const std::string& socket, bool ready) {
-    if (!ready && is_leaving(socket)) {
-        return "";
-    }
-    const auto agent = agent_at(socket);
+    const auto agent = own_agent_at(socket);
     if (!agent) {
-        return std::string("this container's agent does not ") + (ready ? "serve" : "answer");
+        return ready                ? "this container's agent does not serve"
+               : is_leaving(socket) ? ""
+                                    : "this container's agent does not answer";
     }
-    return ready && !agent->value("serving", false)
-               ? agent->value("obstacle", "the agent does not serve new connections")
-               : "";
+    return ready && !agent->value("ready", false) ? agent->value("obstacle", "the agent is not ready") : "";
 }
 
 }  // namespace
@@ -62,7 +66,7 @@ std::string problem_of(const std::string& socket, bool ready) {
 void add_health(CLI::App& app, Context& context) {
     auto* command = app.add_subcommand("health", "Whether this container's own agent answers: a probe");
     const auto ready = std::make_shared<bool>(false);
-    command->add_flag("--ready", *ready, "Also require that it serves, and was not replaced by another agent");
+    command->add_flag("--ready", *ready, "Also require that its data path moves, and that no other agent replaces it");
     command->callback([&context, ready] {
         std::string problem;
         try {

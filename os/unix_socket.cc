@@ -2,6 +2,7 @@
 #include "os/unix_socket.h"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <cstring>
@@ -22,16 +23,24 @@ Result<sockaddr_un> address_of(const std::string& path) {
 
 }  // namespace
 
-Result<UniqueFd> connect_unix(const std::string& path, int type) {
+Result<UniqueFd> connect_unix(const std::string& path, int type, std::chrono::seconds longest) {
     const auto address = address_of(path);
     if (!address) {
         return address.error();
     }
     UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
-    if (!fd || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    const timeval timeout{longest.count(), 0};
+    if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0 ||
+        ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
         return last_error("connecting to " + path);
     }
     return fd;
+}
+
+pid_t listener_of(int fd) {
+    ucred listener{};
+    socklen_t length = sizeof listener;
+    return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &length) == 0 ? listener.pid : 0;
 }
 
 Result<UniqueFd> listen_unix(const std::string& path, int type, mode_t mode, int backlog) {

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -13,8 +14,11 @@
 
 namespace smc {
 
-// `type`: SOCK_STREAM or SOCK_SEQPACKET, with SOCK_NONBLOCK where that is wanted. SOCK_CLOEXEC is added.
-Result<UniqueFd> connect_unix(const std::string& path, int type);
+// `type`: SOCK_STREAM or SOCK_SEQPACKET, with SOCK_NONBLOCK where that is wanted. SOCK_CLOEXEC is added. `longest`: how
+// long connect(), and later each send(), may wait for the listener; 0: for any time.
+Result<UniqueFd> connect_unix(const std::string& path, int type, std::chrono::seconds longest = {});
+// The process that listens on the socket that `fd` was connected to, as numbered in this PID namespace; 0: not known.
+[[nodiscard]] pid_t listener_of(int fd);
 // Fails if the path exists already. No process can connect before the socket has `mode`.
 Result<UniqueFd> listen_unix(const std::string& path, int type, mode_t mode, int backlog);
 

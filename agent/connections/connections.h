@@ -57,7 +57,6 @@ struct Connection {
     std::uint64_t cgroup = 0;          // ID, of the application on this side
     std::uint32_t pid = 0;             // of the client application; 0 on the server's side
     std::optional<std::uint32_t> uid;  // likewise
-    std::chrono::system_clock::time_point since = os::wall_now();
     std::chrono::steady_clock::time_point began = os::now();
     std::shared_ptr<ConnectionStats> stats = std::make_shared<ConnectionStats>();
 

@@ -20,6 +20,15 @@ class Quota {
         const auto it = taken_.find(whose);
         return it == taken_.end() || it->second < limit_;
     }
+    // on_full_ is called for those for whom this makes a difference.
+    void set_limit(std::size_t limit) {
+        const std::size_t before = std::exchange(limit_, limit);
+        for (const auto& [whose, taken] : std::unordered_map(taken_)) {
+            if ((taken < before) != (taken < limit)) {
+                on_full_(whose);
+            }
+        }
+    }
     void take(std::uint64_t whose) {
         if (++taken_[whose] == limit_) {
             on_full_(whose);
@@ -30,7 +39,7 @@ class Quota {
         if (it == taken_.end()) {
             return;
         }
-        const bool was_full = it->second == limit_;
+        const bool was_full = it->second == limit_;  // more than that are there after set_limit()
         if (--it->second == 0) {
             taken_.erase(it);
         }

@@ -17,14 +17,18 @@ class Quotas {
 
     // The callbacks: a namespace or a cgroup has reached its limit, or is below it again.
     Quotas(Limits limits, Quota::OnLimit on_netns, Quota::OnLimit on_cgroup)
-        : total_(limits.total),
+        : limits_(limits),
           netns_(share(limits.total, limits.netns_percent), std::move(on_netns)),
           cgroup_(share(limits.total, limits.cgroup_percent), std::move(on_cgroup)) {}
 
-    // Existing ones stay, and so do the limits of each namespace and cgroup.
-    void set_total(std::size_t total) { total_ = total; }
+    // Existing ones stay.
+    void set_total(std::size_t total) {
+        limits_.total = total;
+        netns_.set_limit(share(total, limits_.netns_percent));
+        cgroup_.set_limit(share(total, limits_.cgroup_percent));
+    }
 
-    [[nodiscard]] bool has_any() const { return taken_ < total_; }
+    [[nodiscard]] bool has_any() const { return taken_ < limits_.total; }
     [[nodiscard]] bool has_for_netns(std::uint64_t inode) const { return netns_.is_below_limit(inode); }
     [[nodiscard]] bool has_for_cgroup(std::uint64_t id) const { return cgroup_.is_below_limit(id); }
     [[nodiscard]] bool has_for(std::uint64_t netns, std::uint64_t cgroup) const {
@@ -46,7 +50,7 @@ class Quotas {
         return std::max<std::size_t>(1, total * percent / 100);
     }
 
-    std::size_t total_;
+    Limits limits_;
     std::size_t taken_ = 0;
     Quota netns_, cgroup_;  // by inode, by ID
 };

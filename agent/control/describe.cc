@@ -51,7 +51,7 @@ json describe(const Connection& c) {
         {"server", c.server.text()},
         {"netns", c.netns},
         {"pid", c.pid},
-        {"age_s", std::chrono::duration<double>(os::wall_now() - c.since).count()},
+        {"age_s", std::chrono::duration<double>(os::now() - c.began).count()},
         {"state", c.stats->state.load()},
         {"bytes_sent", c.stats->bytes_sent.load()},
         {"bytes_received", c.stats->bytes_received.load()},

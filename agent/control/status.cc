@@ -133,6 +133,7 @@ json Introspection::status() const {
                   {"uptime_s", std::chrono::duration<double>(uptime).count()},
                   {"serving", obstacle.empty()},
                   {"obstacle", obstacle},
+                  {"ready", p_.not_ready().empty()},
                   {"draining", p_.drain.on},
                   {"leaving", upgrade::Instance::leaving(p_.config.control_socket)},
                   {"live", p_.connections.live()},

@@ -71,23 +71,28 @@ void Gateway::exhausted() {
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
 
+void Gateway::let_go(const smc_event& event) {
+    p_.connections.count(Path::kFallback, Reason::kLimit);
+    const auto netns = p_.namespaces.by_cookie(event.request.netns);
+    smc::let_go(p_.programs, netns.get(), event.tuple, event.request);
+}
+
 void Gateway::server_speaks_smc(const smc_event& event) {
     auto netns = p_.namespaces.by_cookie(event.request.netns);
     if (!netns || !connection_quotas_.has_for(netns->inode(), event.request.cgroup) ||
         !handshake_quotas_.has_for(netns->inode(), event.request.cgroup)) {
-        p_.connections.count(Path::kFallback, Reason::kLimit);
-        return let_go(p_.programs, netns.get(), event.tuple, event.request);
+        return let_go(event);
     }
     if (!port_share_.has_ports_for(*netns)) {
         p_.connections.count(Path::kFallback, Reason::kLocalPorts);
-        return let_go(p_.programs, netns.get(), event.tuple, event.request);
+        return smc::let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
     const bool smcd = event.request.smcd != 0 && !p_.session.node.ism.empty();
     const auto local =
         local_of(*netns, from_abi(event.request.local), remote_of(event.tuple), event.request.mark, event.request.uid);
     if (!smcd && !p_.session.roce_devices.serves(local)) {
         p_.connections.count(Path::kFallback, Reason::kNoDevice);  // says nothing about the server: nothing is learnt
-        return let_go(p_.programs, netns.get(), event.tuple, event.request);
+        return smc::let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
     const Handle connection = admit(Role::kClient, netns->inode(), event.request.cgroup);
     port_share_.take(netns->inode());

@@ -25,8 +25,12 @@ class Standstill {
         return stands() != before;
     }
     [[nodiscard]] bool stands() const { return stood_ >= longest_; }
+    // It has stood still for so long that it will not go on by itself.
+    [[nodiscard]] bool hangs() const { return stands() && stood_ >= kHang; }
 
  private:
+    static constexpr std::chrono::seconds kHang{10};
+
     TimePoint::duration beat_, longest_, stood_{0};
     TimePoint last_{};
 };

@@ -81,7 +81,7 @@ void Departure::signalled() {
             successor_->stop();  // it has not asked to take over yet, and would serve where nobody is to serve
         }
     }
-    if (again || timeout.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
+    if (again || timeout.count() == 0 || p_.hangs() || (p_.connections() == 0 && state_ != State::kSettling)) {
         return p_.over();
     }
     log()->info("stop: waiting for {} connections to end: {} s at most, or until another signal", p_.connections(),
@@ -182,6 +182,11 @@ void Departure::settle() {
 }
 
 bool Departure::is_over() {
+    if (signalled_ && state_ != State::kSettling && p_.hangs()) {
+        log()->error("stop: {} connections are reset: the data path stands still, so they cannot end by themselves",
+                     p_.connections());
+        return true;
+    }
     switch (state_) {
         case State::kServing:
         case State::kSettling:

@@ -35,6 +35,7 @@ class Departure {
         std::function<void()> changed;          // obstacle() returns something else now
         std::function<void()> release;          // U1
         std::function<void()> over;             // called once: nothing is left to wait for
+        std::function<bool()> hangs;            // the data path does: no connection will end by itself
         // An agent that has left and has no connections ends when the agent that asked it to leave is gone and no agent
         // has served for this long.
         std::chrono::milliseconds left_alone_after{30000};

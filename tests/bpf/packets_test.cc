@@ -281,7 +281,7 @@ TEST_CASE("answer__with_option_254_is_the_agents_and_the_application_never_sees_
 TEST_CASE("answer__that_finds_no_agent_is_reset_and_the_next_syn_decides") {
     enter_a_namespace();
     Node node;
-    node.programs->beat(false, false);
+    node.listeners.clear();  // so it is gone
     for (const Family family : {Family{false}, Family{true}}) {
         const Bytes yes = answer(family, kSyn | kAck, kServersIsn, kIsn + 1, kSmcOption);
         node.ask(family, SMC_REQUEST_ASKED);
@@ -291,6 +291,21 @@ TEST_CASE("answer__that_finds_no_agent_is_reset_and_the_next_syn_decides") {
         CHECK(node.state(family) == SMC_REQUEST_LET_GO);
     }
     CHECK(node.told.empty());
+}
+
+TEST_CASE("answer__an_agent_that_takes_no_connections_is_told_and_sends_the_syn_itself") {
+    enter_a_namespace();
+    Node node;
+    node.programs->beat(false, false);
+    const Family family{false};
+    const Bytes yes = answer(family, kSyn | kAck, kServersIsn, kIsn + 1, kSmcOption);
+    node.ask(family, SMC_REQUEST_ASKED);
+    node.arrive(yes);
+    check_is_rst(node, family, yes);
+    CHECK(node.counted() == Counted{{"SMC_ANSWER_SMC", 1}});
+    CHECK(node.state(family) == SMC_REQUEST_HELD);
+    REQUIRE(node.told.size() == 1);
+    CHECK(node.told[0].type == SMC_EVENT_REQUEST);
 }
 
 TEST_CASE("answer__to_another_syn_is_tcps_own_business") {

@@ -340,6 +340,23 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertEqual(counters["SMC_SYN_LET_GO"], 1)
         self.assertEqual(self.heard(peer), [("refused", b""), ("fin", b"who")])
 
+    def test_an_answer_that_finds_an_agent_that_takes_no_connections(self):
+        """The agent sends the application's SYN at once, so the application need not send it again."""
+        self.a.start_agent()
+        peer = self.peer(SMC_OPTION, [b"who".hex()], seconds=15)
+        client = self.program(self.a, WHEN_TOLD + CLIENT, RAW_IP, 6000, 5, says="ready")
+        mac = sh("ip", "netns", "exec", self.b.netns, "cat", f"/sys/class/net/{self.b.device}/address").strip()
+        sh("ip", "-n", self.a.netns, "neigh", "add", RAW_IP, "lladdr", mac, "dev", self.a.device)
+        peer.send_signal(signal.SIGSTOP)
+        self.tell(client, "go")
+        wait_for("the request", lambda: self.decisions(self.a)["SMC_OUT_ASKED"])
+        self.assertEqual(self.a.agent.ctl("drain").returncode, 0)
+        peer.send_signal(signal.SIGCONT)
+        self.hear(client)
+        counters = self.decisions(self.a)
+        self.assertEqual((counters["SMC_ANSWER_REFUSED"], counters["SMC_ANSWER_SMC"]), (0, 1))
+        self.assertPath(self.a, "fallback", "limit")
+
     def test_an_agent_that_was_killed_just_now(self):
         """The heartbeat of the killed agent is not too old yet."""
         self.serve()

@@ -18,7 +18,7 @@ namespace {
 struct Agent {
     asio::io_context io;
     std::size_t connections = 1;
-    bool settled = false, released = false, over = false, another_serves = false;
+    bool settled = false, released = false, over = false, another_serves = false, hangs = false;
     Departure departure;
 
     explicit Agent(
@@ -27,7 +27,7 @@ struct Agent {
         : departure({io, std::chrono::seconds(stop_s), std::chrono::seconds(upgrade_s), std::chrono::seconds(3),
                      std::chrono::milliseconds(300), [this] { return connections; }, [this] { return settled; },
                      [this] { return another_serves; }, [] {}, [this] { released = true; }, [this] { over = true; },
-                     std::chrono::milliseconds(300), std::move(start)}) {}
+                     [this] { return hangs; }, std::chrono::milliseconds(300), std::move(start)}) {}
     // Runs the timers until truth() holds; false: it does not within 10 seconds.
     template <class Truth>
     bool until(Truth truth) {
@@ -128,6 +128,19 @@ TEST_CASE("departure__a_stop_waits_as_long_as_it_may") {
     Agent patient(1);
     patient.departure.signalled();
     CHECK(patient.until([&] { return patient.over; }));
+}
+
+TEST_CASE("departure__a_stop_does_not_wait_for_a_data_path_that_hangs") {
+    Agent agent;
+    agent.hangs = true;
+    agent.departure.signalled();
+    CHECK(agent.over);
+
+    Agent later;
+    later.departure.signalled();
+    CHECK_FALSE(later.over);
+    later.hangs = true;
+    CHECK(later.until([&] { return later.over; }));
 }
 
 TEST_CASE("departure__a_stop_that_waits_waits_no_longer_because_another_agent_takes_over") {

@@ -37,6 +37,20 @@ TEST_CASE("standstill__a_look_that_is_late_counts_as_one") {
     CHECK(data_path.look(false, kStart + 3min));
 }
 
+TEST_CASE("standstill__hangs_after_ten_seconds_and_not_before") {
+    loop::Standstill data_path(1s, 2s);
+    TimePoint now = kStart;
+    data_path.look(true, now);
+    for (int n = 0; n < 9; n++) {
+        data_path.look(false, now += 1s);
+        CHECK_FALSE(data_path.hangs());
+    }
+    data_path.look(false, now += 1s);
+    CHECK(data_path.hangs());
+    data_path.look(true, now += 1s);
+    CHECK_FALSE(data_path.hangs());
+}
+
 TEST_CASE("standstill__the_first_look_says_nothing") {
     loop::Standstill data_path(250ms, 250ms);
     CHECK_FALSE(data_path.look(false, kStart));
