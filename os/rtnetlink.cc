@@ -34,7 +34,21 @@ int on_message(const nlmsghdr* header, void* data) {
     return MNL_CB_OK;
 }
 
-// Sends `request` and calls `on` for each message of the answer.
+// Whether the kernel says that a dump was not consistent, because something has changed meanwhile. libmnl would then
+// leave the rest unread, so that is taken out of the answer.
+bool take_interruption(char* answer, std::size_t bytes) {
+    bool interrupted = false;
+    int left = static_cast<int>(bytes);
+    auto* header = reinterpret_cast<nlmsghdr*>(answer);
+    while (mnl_nlmsg_ok(header, left)) {
+        interrupted |= (header->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
+        header->nlmsg_flags &= static_cast<std::uint16_t>(~NLM_F_DUMP_INTR);
+        header = mnl_nlmsg_next(header, &left);
+    }
+    return interrupted;
+}
+
+// Sends `request` and calls `on` for each message of the answer. Error EINTR: a list that changed while it was read.
 Result<void> ask(mnl_socket* socket, nlmsghdr* request, OnMessage on) {
     request->nlmsg_seq = kSequence;
     if (mnl_socket_sendto(socket, request, request->nlmsg_len) < 0) {
@@ -42,11 +56,13 @@ Result<void> ask(mnl_socket* socket, nlmsghdr* request, OnMessage on) {
     }
     alignas(nlmsghdr) std::array<char, kBuffer> answer;
     const bool dump = (request->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
+    bool interrupted = false;
     for (int more = MNL_CB_OK; more > MNL_CB_STOP;) {
         const ssize_t n = mnl_socket_recvfrom(socket, answer.data(), answer.size());
         if (n < 0) {
             return last_error("receiving an rtnetlink answer");
         }
+        interrupted |= take_interruption(answer.data(), static_cast<std::size_t>(n));
         more = mnl_cb_run(answer.data(), static_cast<std::size_t>(n), kSequence, mnl_socket_get_portid(socket),
                           on_message, &on);
         if (more < 0) {
@@ -56,7 +72,7 @@ Result<void> ask(mnl_socket* socket, nlmsghdr* request, OnMessage on) {
             break;
         }
     }
-    return {};
+    return interrupted ? Result<void>(Error{EINTR, "reading a list that changes"}) : Result<void>();
 }
 
 template <class Body>
@@ -88,13 +104,23 @@ Result<std::vector<T>> dump(mnl_socket* socket, std::uint16_t type, Read read,
     if (ask_for != nullptr) {
         ask_for(*body, which);
     }
+    // A list that has changed each time is returned as it is: whoever watches such objects hears of the changes.
+    constexpr int kTries = 10;
     std::vector<T> found;
-    const auto asked = ask(socket, header, [&](const nlmsghdr* part) {
-        if (std::optional<T> one = read(*static_cast<const Body*>(mnl_nlmsg_get_payload(part)), part)) {
-            found.push_back(std::move(*one));
+    for (int tried = 1;; tried++) {
+        found.clear();
+        const auto asked = ask(socket, header, [&](const nlmsghdr* part) {
+            if (std::optional<T> one = read(*static_cast<const Body*>(mnl_nlmsg_get_payload(part)), part)) {
+                found.push_back(std::move(*one));
+            }
+        });
+        if (asked || (asked.error().code == EINTR && tried == kTries)) {
+            return found;
         }
-    });
-    return asked ? Result<std::vector<T>>(std::move(found)) : asked.error();
+        if (asked.error().code != EINTR) {
+            return asked.error();
+        }
+    }
 }
 
 std::optional<std::uint32_t> header_of(unsigned type) {

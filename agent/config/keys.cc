@@ -148,9 +148,8 @@ std::vector<ConfigKey> make_keys() {
             "Size of the DMB that receives for one connection; memory is taken as it is used."),
         key("roce", "enabled", SMC_MEMBER(roce.enabled), boolean(),
             "SMC-R over the RoCE devices of this node, if it has any."),
-        key("roce", "devices", SMC_MEMBER(roce.devices),
-            list({{"type", "string"}, {"minLength", 1}, {"maxLength", 63}}, 0, 64),
-            "RDMA devices to use, as `rdma link` names them: \"mlx5_0\". Empty: all."),
+        key("roce", "devices", SMC_MEMBER(roce.devices), list(string("^[^/]{1,63}$"), 0, 64),
+            "RDMA devices to use, as `rdma dev` names them: \"mlx5_0\". Empty: all."),
         pnets_key(),
         key(
             "roce", "versions", SMC_MEMBER(roce.versions),

@@ -19,7 +19,12 @@ std::string environment(const char* name) {
 // In a pod, the server's address is in the environment (Kubernetes: "Accessing the API from a Pod").
 std::string url_of(const Config::Kubernetes& config) {
     if (config.api != "in-cluster") {
-        return config.api;
+        return config.api.substr(0, config.api.find_last_not_of('/') + 1);  // a path is added to it
+    }
+    if (!is_in_pod()) {
+        log()->error(
+            "kubernetes: pods are not known: kubernetes.api is in-cluster, and KUBERNETES_SERVICE_HOST is not set, as "
+            "it is in a pod: set kubernetes.api to the API server's URL");
     }
     const std::string host = environment("KUBERNETES_SERVICE_HOST"), port = environment("KUBERNETES_SERVICE_PORT");
     return "https://" + (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" +
@@ -35,8 +40,8 @@ std::string file_of(const Config::Kubernetes& config, const std::string& chosen,
 
 }  // namespace
 
-bool is_in_pod(const Config::Kubernetes& config) {
-    return config.api == "in-cluster" || !environment("KUBERNETES_SERVICE_HOST").empty();
+bool is_in_pod() {
+    return !environment("KUBERNETES_SERVICE_HOST").empty();
 }
 
 NodePods::NodePods(asio::io_context& io, const Config::Kubernetes& config, std::function<void()> on_change)

@@ -16,7 +16,7 @@ namespace smc::kubernetes {
 
 // Whether this process runs in a pod, and so ends with its container: kubelet gives every container the API server's
 // address.
-[[nodiscard]] bool is_in_pod(const Config::Kubernetes& config);
+[[nodiscard]] bool is_in_pod();
 
 class NodePods {
  public:

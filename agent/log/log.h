@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
@@ -30,7 +31,8 @@ template <smc::HasText T>
 struct fmt::formatter<T> {
     static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
     static auto format(const T& value, fmt::format_context& context) {
-        return fmt::format_to(context.out(), "{}", value.text());
+        const std::string text = value.text();
+        return std::copy(text.begin(), text.end(), context.out());
     }
 };
 

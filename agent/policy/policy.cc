@@ -35,14 +35,14 @@ smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const 
 }
 
 bool matches_any(const std::vector<std::string>& globs, const std::string& text) {
-    return std::ranges::any_of(globs,
-                               [&](const std::string& glob) { return ::fnmatch(glob.c_str(), text.c_str(), 0) == 0; });
+    return std::ranges::any_of(
+        globs, [&](const std::string& glob) { return ::fnmatch(glob.c_str(), text.c_str(), FNM_NOESCAPE) == 0; });
 }
 
 bool has_all(const Pod::Words& has, const Pod::Words& wanted) {
     return std::ranges::all_of(wanted, [&](const auto& word) {
         const auto it = has.find(word.first);
-        return it != has.end() && ::fnmatch(word.second.c_str(), it->second.c_str(), 0) == 0;
+        return it != has.end() && ::fnmatch(word.second.c_str(), it->second.c_str(), FNM_NOESCAPE) == 0;
     });
 }
 

@@ -176,6 +176,10 @@ void Devices::open(const std::string& name) {
     devices_.emplace(name, std::move(device));
     refused_.erase(name);
     log()->info("roce: device {} opened", name);
+    if (const std::size_t needed = group_bytes(config_); needed > std::size_t{config_.memory_mib} << 20) {
+        log()->warn("roce: all connections are declined: a link group takes {} KiB, and roce.memory_mib is {}",
+                    needed / 1024, config_.memory_mib);
+    }
 }
 
 // The descriptor belongs to the context; it must be released from Asio before the device is closed.

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 
 namespace smc::bpf::tcx {
 
@@ -16,6 +17,15 @@ namespace {
 
 constexpr __u32 kIngress = 46, kEgress = 47;  // BPF_TCX_INGRESS, BPF_TCX_EGRESS
 constexpr __u32 kFirst = 1U << 3;             // BPF_F_BEFORE without a relative program
+
+// Whether it is the same program of another agent: of one that leaves, or takes over.
+bool is_namesake(__u32 id, const bpf_prog_info& own) {
+    const UniqueFd program(bpf_prog_get_fd_by_id(id));
+    bpf_prog_info info{};
+    __u32 size = sizeof info;
+    return program && bpf_obj_get_info_by_fd(program.get(), &info, &size) == 0 &&
+           std::strncmp(info.name, own.name, sizeof info.name) == 0;
+}
 
 }  // namespace
 
@@ -59,7 +69,8 @@ std::optional<Position> position(int program_fd, unsigned device, bool egress) {
     }
     const auto end = programs.begin() + std::min<std::ptrdiff_t>(attributes.prog_cnt, programs.size());
     const auto ours = std::find(programs.begin(), end, info.id);
-    return Position{ours != end, ours == end || ours + 1 == end};
+    return Position{ours != end,
+                    ours == end || std::all_of(ours + 1, end, [&](__u32 id) { return is_namesake(id, info); })};
 }
 
 }  // namespace smc::bpf::tcx

@@ -49,3 +49,10 @@ TEST_CASE("policy__says_which_rules_allow_smc_and_not_the_bypass") {
     CHECK(mixed.allowing() == 3);
     CHECK(mixed.denying() == 4);
 }
+
+// systemd escapes a "-" in the names of template units, and their control groups have these names.
+TEST_CASE("policy__a_backslash_in_a_glob_stands_for_itself") {
+    const auto escaped = policy(R"({"name": "out", "action": "deny", "cgroups": ["/system-my\\x2dapp.slice/*"]})");
+    CHECK(escaped.rules_for_cgroup("/system-my\\x2dapp.slice/one.service") != 0);
+    CHECK(escaped.rules_for_cgroup("/system-myx2dapp.slice/one.service") == 0);
+}
