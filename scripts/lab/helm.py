@@ -50,10 +50,10 @@ def run(*arguments, check=True):
     return subprocess.run([helm(), *arguments], env=environment, capture_output=True, text=True, check=check)
 
 
-def template(*arguments):
-    """The manifest that the chart renders, as text."""
+def template(*arguments, kubernetes="1.30.0"):
+    """The manifest that the chart renders for a version of Kubernetes, as text."""
     chart = os.path.join(ROOT, "deploy/chart")
-    versions = ["--kube-version", "1.28.0", "--api-versions", "monitoring.coreos.com/v1"]
+    versions = ["--kube-version", kubernetes, "--api-versions", "monitoring.coreos.com/v1"]
     return run("template", "smc-agent", chart, "-n", "kube-system", *versions, *arguments).stdout
 
 

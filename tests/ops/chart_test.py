@@ -47,6 +47,9 @@ POD_MONITOR = {
 }
 
 
+OLD = "1.28.0"  # the client library of Debian 12 knows its fields, and not all of 1.30
+
+
 class Chart(unittest.TestCase):
     # Each set of values adds something to the manifest.
     VALUES = (
@@ -57,7 +60,7 @@ class Chart(unittest.TestCase):
         ["--set", "nodeSelector.kind=fast,podLabels.team=net,podAnnotations.note=yes,imagePullSecrets[0].name=pull"],
         ["--set", "tolerations=null,config.http.listen=[::]:9000", "--set", "resources.limits=null"],
         ["--set", "config.control.socket=/run/smc-agent/other.sock,config.stop.drain_s=5"],
-        ["--set", "config.stop.drain_s=5,config.upgrade.drain_s=7200"],
+        ["--set", "config.stop.drain_s=5,config.upgrade.drain_s=7200,maxSurge=10%"],
     )
 
     def typed(self, document):
@@ -75,14 +78,14 @@ class Chart(unittest.TestCase):
     def test_every_object_is_as_kubernetes_has_it(self):
         for values in self.VALUES:
             with self.subTest(values):
-                found = documents(helm.template(*values))
+                found = documents(helm.template(*values, kubernetes=OLD))
                 self.assertEqual(len({(one["kind"], one["metadata"]["name"]) for one in found}), len(found))
                 for one in found:
                     if one["kind"] != "PodMonitor":
                         self.typed(one)
 
     def test_a_mistake_would_be_seen(self):
-        pod = the("DaemonSet", documents(helm.template()))
+        pod = the("DaemonSet", documents(helm.template(kubernetes=OLD)))
         for spoil in (
             lambda spec: spec["template"]["spec"].update(hostPid=True),
             lambda spec: spec["template"]["spec"]["containers"][0].pop("name"),
@@ -128,6 +131,10 @@ class Chart(unittest.TestCase):
             "rdma.resource=no slash",
             "podMonitor.interval=often",
             "config=5",
+            "maxSurge=0",
+            "config.upgrade.drain_s=5",
+            "podMonitor.enabled=true,config.http.listen=127.0.0.1:7609",
+            "podMonitor.enabled=true,config.http.listen=",
         ):
             with self.subTest(wrong):
                 done = helm.run("template", "x", CHART, "--set", wrong, check=False)
@@ -144,6 +151,7 @@ class Chart(unittest.TestCase):
                 (container,) = self.pod("--set", config, "--set", given)["containers"]
                 security = dict(container["securityContext"])
         self.assertEqual(security.pop("seLinuxOptions")["type"], "spc_t")
+        self.assertEqual(security.pop("appArmorProfile"), {"type": "Unconfined"})
         self.assertEqual(security, {"readOnlyRootFilesystem": True, "privileged": True})
 
     def test_devices_come_with_their_value_alone(self):
@@ -162,7 +170,7 @@ class Chart(unittest.TestCase):
         self.assertEqual(pod["priorityClassName"], "system-node-critical")
         self.assertEqual(pod["tolerations"], [{"operator": "Exists"}])
         self.assertTrue(pod["hostPID"] and pod["hostNetwork"])
-        self.assertNotIn("nodeSelector", pod)
+        self.assertEqual(pod["nodeSelector"], {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"})
         self.assertNotIn("affinity", pod)
 
     def pod(self, *values):
@@ -194,7 +202,10 @@ class Chart(unittest.TestCase):
             for section in ("stop", "upgrade"):
                 self.assertGreater(pod["terminationGracePeriodSeconds"], config[section]["drain_s"])
             # Two pods run side by side during an update: neither waits for the other's node port.
-            self.assertEqual(daemon["updateStrategy"]["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
+            rolling = daemon["updateStrategy"]["rollingUpdate"]
+            self.assertEqual((rolling["maxSurge"] in (1, "10%"), rolling["maxUnavailable"]), (True, 0))
+            # An agent that hangs is not given the time that connections have to end.
+            self.assertEqual(container["livenessProbe"]["terminationGracePeriodSeconds"], 60)
             self.assertIn("--take-over", container["args"])
             self.assertNotIn("ports", container)
 
@@ -205,8 +216,8 @@ class Chart(unittest.TestCase):
 
         self.assertEqual(drains(), (3600, 3600))
         self.assertEqual(drains("--set", "config.stop.drain_s=5"), (5, 3600))
-        self.assertEqual(drains("--set", "config.upgrade.drain_s=5"), (3600, 5))
-        self.assertEqual(drains("--set", "config.stop.drain_s=7,config.upgrade.drain_s=5"), (7, 5))
+        self.assertEqual(drains("--set", "config.upgrade.drain_s=50"), (3600, 50))
+        self.assertEqual(drains("--set", "config.stop.drain_s=7,config.upgrade.drain_s=50"), (7, 50))
 
     def test_rights_are_the_least(self):
         found = documents(helm.template())
@@ -220,8 +231,11 @@ class Chart(unittest.TestCase):
         self.assertEqual(security["capabilities"]["drop"], ["ALL"])
         # A seccomp profile of the runtime would forbid calls that the capabilities allow.
         self.assertEqual(security["seLinuxOptions"]["type"], "spc_t")
-        notes = the("DaemonSet", found)["spec"]["template"]["metadata"]["annotations"]
+        self.assertEqual(security["appArmorProfile"], {"type": "Unconfined"})
+        before = the("DaemonSet", documents(helm.template(kubernetes="1.29.9")))["spec"]["template"]
+        notes = before["metadata"]["annotations"]
         self.assertEqual(notes["container.apparmor.security.beta.kubernetes.io/agent"], "unconfined")
+        self.assertNotIn("appArmorProfile", before["spec"]["containers"][0]["securityContext"])
         with open(os.path.join(ROOT, "docs/security.md")) as file:
             documented = file.read()
         for capability in security["capabilities"]["add"]:

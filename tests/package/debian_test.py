@@ -37,6 +37,8 @@ exec chroot "$1/root" sh -eu -c '
     find /etc/systemd/system -name "smc-agent*" | sed "s/^/enabled: /"
     pkg-config --modversion smc
     c++ -std=c++20 "$0/user.cc" -o /tmp/user $(pkg-config --cflags --libs smc) && /tmp/user
+    systemctl enable smc-agent 2>/dev/null  # a purge removes the link, too
+    test -e /etc/systemd/system/multi-user.target.wants/smc-agent.service
     echo "== purged"
     dpkg --purge smc-agent libsmc-dev >/dev/null
     files > /tmp/after

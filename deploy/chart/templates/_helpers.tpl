@@ -7,6 +7,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/name: smc-agent
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
+{{- define "smc-agent.appArmorField" -}}
+{{- if semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}true{{ end -}}
+{{- end }}
 {{- define "smc-agent.config" -}}
 {{- $stop := dict "drain_s" .Values.drainSeconds -}}
 {{- $upgrade := dict "drain_s" .Values.drainSeconds -}}
@@ -14,6 +17,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- define "smc-agent.drain" -}}
 {{- $config := include "smc-agent.config" . | fromJson -}}
+{{- if lt (int $config.upgrade.drain_s) 30 -}}
+{{- fail "config.upgrade.drain_s: at least 30, because the next pod has to be ready before this one ends" -}}
+{{- end -}}
 {{- max $config.stop.drain_s $config.upgrade.drain_s | int -}}
 {{- end }}
 {{- define "smc-agent.privileged" -}}
@@ -31,5 +37,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- define "smc-agent.port" -}}
 {{- $http := .Values.config.http | default dict -}}
-{{- $http.listen | default "127.0.0.1:7609" | splitList ":" | last | int -}}
+{{- $listen := hasKey $http "listen" | ternary $http.listen "127.0.0.1:7609" -}}
+{{- if or (not $listen) (hasPrefix "127." $listen) (hasPrefix "[::1]" $listen) (hasPrefix "localhost" $listen) -}}
+{{- fail "podMonitor.enabled: Prometheus has to reach config.http.listen, which is no address of the node" -}}
+{{- end -}}
+{{- $listen | splitList ":" | last | int -}}
 {{- end }}
