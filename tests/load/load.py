@@ -8,6 +8,7 @@ whether that lasts. Prints a table; see docs/testing.md.
 A connection is right if it echoes. During the load it may take any path, because agents lack processor time; six
 seconds after the load all must be SMC-D again (a server that has failed once is not asked for five). Times are shown,
 beside those of plain TCP in the same run, and decide nothing."""
+import argparse
 import contextlib
 import ctypes
 import json
@@ -169,7 +170,12 @@ def measure(name, load, when):
 
 
 def main():
-    chosen = sys.argv[1:] or list(LOADS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("load", nargs="*", help="one of: " + "; ".join(LOADS) + " (all if none is named)")
+    chosen = parser.parse_args().load or list(LOADS)
+    for name in chosen:
+        if name not in LOADS:
+            parser.error(f'"{name}" is no load (--help lists them)')
     print("| load | SMC-D | fallback | refused | plain TCP | slowest | plain TCP's | later SMC-D | wrong |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     bad = []

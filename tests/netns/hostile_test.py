@@ -229,7 +229,8 @@ class FewHandshakes(TwoNodes):
 
         silent.append(clients.connect())
         wait_for("the agent to be full", lambda: not self.b.agent.status()["agent"]["serving"])
-        self.assertIn("NOT SERVING, it has as many connections as it may have", self.b.agent.ctl("status").stdout)
+        full = "NOT SERVING, it has as many handshakes as it may have (limits.handshakes)"
+        self.assertIn(full, self.b.agent.ctl("status").stdout)
         self.assertAtOnce(self.connect())  # the server was known to speak SMC, and is forgotten now
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "peer_no_smc"): 1})
         self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 1)
