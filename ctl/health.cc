@@ -28,7 +28,7 @@ bool is_own(pid_t process) {
     return !failure && theirs == std::filesystem::read_symlink("/proc/self/ns/mnt", failure) && !failure;
 }
 
-// What this container's own agent answers at this socket. Agents of other containers are not asked: they may hang.
+// The answer of this container's own agent at this socket. Agents of other containers are not asked: they may hang.
 std::optional<json> own_agent_at(const std::string& socket) {
     const auto connected = connect_unix(socket, SOCK_STREAM, kLongestConnect);
     if (!connected || !is_own(listener_of(connected->get()))) {

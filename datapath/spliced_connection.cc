@@ -241,7 +241,7 @@ void SplicedConnection::fail(int side) {
 void SplicedConnection::end_behind_what_was_sent(TimePoint now) {
     Direction& last = directions_[*broken_];
     auto& counter = *broken_ == 0 ? stats->bytes_sent : stats->bytes_received;
-    // What the kernel had received before the failure can still be read.
+    // The bytes that the kernel had received before the failure can still be read.
     while (!last.useless && !ended() &&
            ((last.held != 0 && drain(last, counter) == Step::kMoved) || fill(last) == Step::kMoved)) {
     }

@@ -234,7 +234,7 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
     return {};
 }
 
-// What each obstacle depends on. `elsewhere`: for a client that may be in a place without an obstacle.
+// Says on which place each obstacle depends. `elsewhere`: for a client that may be in a place without an obstacle.
 void tell(const IntrospectionParts& parts, const Subject& subject, const Obstacles& found, Verdict& verdict,
           std::vector<std::string>& elsewhere) {
     const auto is_in = [&](std::size_t kind, const std::set<Place>& places) {
