@@ -234,7 +234,7 @@ void Agent::make_parts(const std::string& root, const std::string& own) {
         },
         [this] { namespaces_->rescan_soon(); });
     namespaces_ = std::make_unique<Namespaces>(
-        io_, config_.times, *programs_, *cgroups_,
+        io_, config_.times, *programs_, *cgroups_, config_.cgroup_share,
         bpf::Hooks::Options{bpf::Hooks::tc_of(config_.tc), config_.roce.enabled},
         [this](const std::shared_ptr<Namespace>& netns) { gateway_->serve(netns); },
         [this](std::uint64_t inode) { return connections_.live_in(inode); });

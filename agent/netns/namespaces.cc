@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -53,13 +54,13 @@ std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>
         for (int pid = 0; procs >> pid;) {
             const auto before = seen_.find(pid);
             if (!thorough && before != seen_.end() && looks_ - before->second.look < kGoodFor) {
-                present.emplace(before->second.inode, pid);
+                present.emplace(before->second.inode, Process{pid, cgroup});
                 seen.insert(*before);
                 continue;
             }
             struct stat status {};
             if (::stat(netns_path(pid).c_str(), &status) == 0) {
-                present.emplace(status.st_ino, pid);
+                present.emplace(status.st_ino, Process{pid, cgroup});
                 // Spreads the next look at each process, so that not all of them fall into the same one.
                 seen.insert({pid, {status.st_ino, looks_ - static_cast<unsigned>(pid) % (kGoodFor / 2)}});
             }
@@ -70,11 +71,12 @@ std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>
 }
 
 Namespaces::Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
-                       const bpf::Hooks::Options& hooks, OnFresh on_fresh, InUse in_use)
+                       unsigned cgroup_share, const bpf::Hooks::Options& hooks, OnFresh on_fresh, InUse in_use)
     : io_(io),
       times_(times),
       parts_{programs, io, hooking_, hooks, hurry_},
       cgroups_(cgroups),
+      cgroup_most_(std::max<std::size_t>(1, std::size_t{SMC_MAX_NETNS} * cgroup_share / 100)),
       on_fresh_(std::move(on_fresh)),
       in_use_(std::move(in_use)),
       soon_(io),
@@ -178,7 +180,7 @@ void Namespaces::rescan() {
 // A process may end before its connection has delivered what it wrote, and a pod may lose the label by which a rule
 // selects it. Such connections go on, and their packets, also those that follow their end, need the programs on the
 // devices.
-void Namespaces::close_those_without(const std::map<std::uint64_t, int>& present) {
+void Namespaces::close_those_without(const Sightings::Present& present) {
     const TimePoint now = os::now();
     for (auto it = open_.begin(); it != open_.end();) {
         auto& [inode, served] = *it;
@@ -191,22 +193,22 @@ void Namespaces::close_those_without(const std::map<std::uint64_t, int>& present
             it++;
             continue;
         }
-        log()->info("netns {}: closed: no process of an enrolled cgroup and no connection is left there", inode);
+        tell("closed", inode, "no process of an enrolled cgroup and no connection is left there");
         served.netns->close();
         it = open_.erase(it);
     }
 }
 
 // Opens `most` namespaces now, and others soon.
-void Namespaces::take(const std::map<std::uint64_t, int>& present, unsigned most) {
+void Namespaces::take(const Sightings::Present& present, unsigned most) {
     close_those_without(present);
     std::erase_if(failed_, [&](const auto& entry) { return !present.contains(entry.first); });
     if (withdrawn_) {
         return;
     }
     unsigned opened = 0;
-    for (const auto& [inode, pid] : present) {
-        if (open_.contains(inode) || failed_[inode] >= kAttempts) {
+    for (const auto& [inode, process] : present) {
+        if (open_.contains(inode) || failed_[inode] >= kAttempts || has_share(process.cgroup)) {
             continue;
         }
         const std::uint32_t slot = free_slot();
@@ -221,7 +223,28 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present, unsigned most
             rescan_soon();
             break;
         }
-        open(inode, pid, slot);
+        open(inode, process, slot);
+    }
+}
+
+bool Namespaces::has_share(const std::string& cgroup) {
+    const auto served = static_cast<std::size_t>(std::ranges::count(open_ | std::views::values, cgroup, &Open::cgroup));
+    if (served < cgroup_most_) {
+        crowded_.erase(cgroup);
+        return false;
+    }
+    if (crowded_.insert(cgroup).second) {
+        log()->warn("netns: no further network namespaces of {} are served: it has {} (limits.cgroup_percent)", cgroup,
+                    served);
+    }
+    return true;
+}
+
+void Namespaces::tell(const char* what, std::uint64_t inode, const std::string& more) {
+    std::uint64_t held_back = 0;
+    if (limiter_.admit(what, held_back)) {
+        log()->info("netns {}: {}: {}{}", inode, what, more,
+                    held_back == 0 ? "" : " (" + std::to_string(held_back) + " more lines like this one left out)");
     }
 }
 
@@ -237,8 +260,8 @@ std::uint32_t Namespaces::free_slot() const {
     return slot;
 }
 
-void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
-    UniqueFd fd(::open(netns_path(pid).c_str(), O_RDONLY | O_CLOEXEC));
+void Namespaces::open(std::uint64_t inode, const Sightings::Process& process, std::uint32_t slot) {
+    UniqueFd fd(::open(netns_path(process.pid).c_str(), O_RDONLY | O_CLOEXEC));
     struct stat status {};
     if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_ino != inode) {
         return;  // the process has ended, or has entered another namespace
@@ -254,9 +277,9 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
         return;
     }
     failed_.erase(inode);
-    open_[inode] = {*opened, std::move(events), 0};
+    open_[inode] = {*opened, std::move(events), process.cgroup};
     watch_links(inode);
-    log()->info("netns {}: opened: slot {}", inode, slot);
+    tell("opened", inode, "slot " + std::to_string(slot));
     on_fresh_(*opened);
 }
 

@@ -9,10 +9,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "agent/log/log.h"
 #include "agent/loop/background.h"
 #include "agent/loop/fd_watch.h"
 #include "agent/loop/standstill.h"
@@ -24,9 +26,13 @@ namespace smc {
 // Finds the network namespaces that the processes of cgroups are in.
 class Sightings {
  public:
+    struct Process {
+        int pid = 0;
+        std::string cgroup;  // directory
+    };
     // The namespaces by inode, each with one of its processes. nullopt: descriptors or memory ran out. If not
     // `thorough`, a process is taken to be still where it was seen within the last kGoodFor looks.
-    using Present = std::map<std::uint64_t, int>;
+    using Present = std::map<std::uint64_t, Process>;
     std::optional<Present> look(const std::vector<std::string>& cgroups, bool thorough);
 
  private:
@@ -46,8 +52,9 @@ class Namespaces {
     // Whether a connection of the agent lives in the namespace with this inode.
     using InUse = std::function<bool(std::uint64_t)>;
 
+    // `cgroup_share`: how many namespaces the processes of one cgroup may have served, in percent of SMC_MAX_NETNS.
     Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
-               const bpf::Hooks::Options& hooks, OnFresh on_fresh, InUse in_use);
+               unsigned cgroup_share, const bpf::Hooks::Options& hooks, OnFresh on_fresh, InUse in_use);
     ~Namespaces() { close_all(); }
     Namespaces(const Namespaces&) = delete;
     Namespaces& operator=(const Namespaces&) = delete;
@@ -82,17 +89,22 @@ class Namespaces {
     struct Open {
         std::shared_ptr<Namespace> netns;
         std::unique_ptr<loop::FdWatch> link_events;
+        std::string cgroup;  // of the process by which it was found
         unsigned unseen = 0;
         TimePoint used_at{};  // when a connection was last seen to live there
     };
 
     void rescan_in(std::chrono::steady_clock::duration time);
-    void open(std::uint64_t inode, int pid, std::uint32_t slot);
+    void open(std::uint64_t inode, const Sightings::Process& process, std::uint32_t slot);
     void watch_links(std::uint64_t inode);
     void schedule_tick();
-    void take(const std::map<std::uint64_t, int>& present, unsigned most);
-    void close_those_without(const std::map<std::uint64_t, int>& present);
+    void take(const Sightings::Present& present, unsigned most);
+    void close_those_without(const Sightings::Present& present);
     [[nodiscard]] std::uint32_t free_slot() const;
+    // Whether the processes of this cgroup have their share of namespaces. Logged when that begins.
+    [[nodiscard]] bool has_share(const std::string& cgroup);
+    // Logs what anybody may cause by making namespaces.
+    void tell(const char* what, std::uint64_t inode, const std::string& more);
 
     asio::io_context& io_;
     const Times& times_;
@@ -100,6 +112,9 @@ class Namespaces {
     std::atomic<bool> hurry_{false};  // the hooking thread puts off what can wait
     Namespace::Parts parts_;
     const Cgroups& cgroups_;
+    std::size_t cgroup_most_;
+    std::set<std::string> crowded_;  // cgroups that have their share
+    LogLimiter limiter_;
     OnFresh on_fresh_;
     InUse in_use_;
     std::map<std::uint64_t, Open> open_;        // by inode

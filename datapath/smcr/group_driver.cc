@@ -216,10 +216,10 @@ GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriv
         receiver.lost |= taken == flow::CdcInbox::Taken::kLost;
         receiver.is_done |= !moved && (message.state & (cdc::kConnectionClosed | cdc::kAbnormalClose)) != 0;
         if (moved) {
-            receiver.validated = receiver.over != from.number() ? from.number() : std::uint8_t{0};
+            receiver.validated = from.number();
         }
         if (taken == flow::CdcInbox::Taken::kYes) {
-            if (receiver.validated == from.number() && receiver.over != from.number()) {
+            if (receiver.validated == from.number()) {
                 receiver.validated = 0;  // the move is complete; other messages are late ones of links left before
             }
             receiver.over = from.number();

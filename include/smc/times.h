@@ -45,7 +45,7 @@ namespace smc {
     TIME(answer, 5000, 100, 60000,                                                                                     \
          "How long an agent that takes over waits for an answer, also after times.settle_ms.")                         \
     TIME(successor, 45000, 200, 600000,                                                                                \
-         "A successor that takes this and times.prepare_ms to take over, or to serve, is killed.")                     \
+         "A successor that takes this and times.prepare_ms to take over or serve is killed.")                          \
     TIME(requests, 900, 0, 10000,                                                                                      \
          "How long an agent that ends waits for answers to SYNs with option 254.")                                     \
     TIME(engine, 5000, 100, 60000,                                                                                     \

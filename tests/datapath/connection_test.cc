@@ -43,7 +43,10 @@ class Unheard final : public Transport {
     }
     void publish(const cdc::Producer& producer, std::uint32_t) override {
         published_.push_back(producer);
-        is_lost |= is_lost_at_publish;
+        if (is_lost_at_publish) {
+            state.consumer = producer.cursor;  // so there seems to be room for more
+            is_lost = true;
+        }
     }
     void consumed(cdc::Cursor) override {}
     void flush() override {}
@@ -158,16 +161,11 @@ TEST_CASE("connection__writes_nothing_into_a_ring_that_it_has_lost") {
     a.transport.is_lost_at_publish = true;
     const std::vector<char> data(std::size_t{3} * kRing, 'x');
     REQUIRE(::send(a.leg.a.get(), data.data(), data.size(), MSG_DONTWAIT) > static_cast<ssize_t>(kRing) / 2);
-    a.transport.state.consumer = {0, 0};
     a.connection.on_event(0, EPOLLIN);
     (void)a.connection.run({});
-    REQUIRE_FALSE(a.published.empty());
-    // The peer seems to have consumed everything, so there is room; space() finds out whether it is used.
-    a.transport.state.consumer = a.published.front().cursor;
-    a.connection.on_event(2, EPOLLIN);
     (void)a.connection.run({});
-    (void)a.connection.run({});
-    a.connection.abort(Reason::kStopped);
+    CHECK(a.published.size() >= 1);
+    CHECK(a.connection.ended());
 }
 
 TEST_CASE("connection__delivers_what_came_before_it_started_although_its_link_has_gone_F8") {

@@ -118,6 +118,22 @@ print('held', flush=True); time.sleep(3600)"""
         self.tell(maker, "end")
         wait_for("them to be closed", lambda: served() == 1, 20)
 
+    def test_one_cgroup_cannot_use_up_the_namespaces(self):
+        self.a.start_agent(limits={"cgroup_percent": 1})  # 10 of 1024
+        self.a.apps = f"{self.a.cgroup}/crowd"
+        os.makedirs(self.a.apps)
+        self.program(self.a, NAMESPACES, 20)
+        served = lambda: len(self.a.agent.status()["namespaces"])
+        said = "no further network namespaces of "
+        wait_for("the crowd to have its share", lambda: said in self.a.agent.log())
+        before = served()
+        pod = self.lab.node("pod")
+        pod.apps = f"{self.a.cgroup}/pods/pod1"
+        os.makedirs(pod.apps)
+        pod.popen(["sleep", "infinity"])
+        wait_for("the pod to be served", lambda: served() == before + 1)
+        self.assertEqual(self.a.agent.log().count(said), 1)
+
     def test_very_many_cgroups_of_one_are_nobody_elses_business(self):
         """More cgroups than the agent has entries. They take entries only from each other."""
         self.start_agents()

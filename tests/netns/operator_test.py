@@ -13,6 +13,7 @@ import time
 import unittest
 
 from base import TALK, TwoNodes
+from lab.agent import Agent
 from lab.basics import AGENT, CTL, wait_for
 from rogue import within
 
@@ -163,6 +164,37 @@ class Operator(TwoNodes):
         other = node.start([AGENT, "--config", f"{node.dir}/agent.json"], "other.log")
         self.assertEqual(other.wait(60), 1)
         self.assertIn("another smc-agent holds it?", other.text())
+
+    def test_probes_ask_the_agent_of_their_own_container(self):
+        talker, _ = self.talk()
+        # An agent of another container, that is, of another mount namespace, which leaves and hangs.
+        hangs = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(1)\n"
+        hangs += "print('up', flush=True); time.sleep(600)"
+        path = f"{self.a.control}.leaving-6"
+        command = ["unshare", "--mount", "--kill-child", "/usr/bin/python3", "-c", hangs, path]
+        other = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        self.assertEqual(other.stdout.readline(), "up\n")
+
+        def health(*options):
+            """As kubelet runs it, which gives up after five seconds."""
+            command = [CTL, "--socket", self.a.control, "health", *options]
+            return subprocess.run(command, capture_output=True, text=True, timeout=5)
+
+        self.assertEqual((health().returncode, health("--ready").returncode), (0, 0))
+        # An agent that takes no connections for a while is ready: Kubernetes need not replace it.
+        self.ctl("drain")
+        self.assertFalse(self.a.agent.status()["agent"]["serving"])
+        self.assertEqual((health().returncode, health("--ready").returncode), (0, 0))
+        self.ctl("drain", "--end")
+        # One that hangs is neither.
+        self.a.agent.process.send_signal(signal.SIGSTOP)
+        found = health(), health("--ready")
+        self.a.agent.process.send_signal(signal.SIGCONT)
+        self.assertNotIn(0, [one.returncode for one in found])
+        self.assertIn("does not answer", found[0].stderr)
+        self.end_program(talker)
 
     def test_drain(self):
         talker, _ = self.talk()
@@ -321,14 +353,21 @@ class Operator(TwoNodes):
         self.assertEqual(found, (True, True, "web"))
         self.assertEqual(len(texts), 1, texts)
         self.assertIn("matches no rule", texts[0])
-        # Without a cgroup that a rule selects nothing is asked, and no rule is named.
-        found, texts = explain([{"name": "none", "action": "allow", "cgroups": ["/none"]}])
-        self.assertEqual(found, (False, False, None))
-        self.assertEqual(len(texts), 1, texts)
         # Where nothing is offered SMC, the rule that would allow it is named.
         found, texts = explain([batch, {"name": "yes", "action": "allow", "smcd": False}])
         self.assertEqual(found, (False, True, "yes"))
         self.assertEqual(len(texts), 2, texts)
+
+    def test_explain_names_no_rule_where_no_rule_selects_a_cgroup(self):
+        self.a.agent.stop()
+        none = {"name": "none", "action": "allow", "cgroups": ["/none"]}
+        agent = Agent(self.a, self.a.config(policy={"default": "deny", "rules": [none]}))
+        wait_for("it to answer", agent.status)
+        said = agent.ask("explain", f"{self.b.ip4}:5000")
+        self.assertEqual((said["steered"], said["allowed"], said["rule"]), (False, False, None), said)
+        self.assertIn("no network namespace is served", said["obstacles"])
+        self.assertNotIn("decided by", agent.ctl("explain", f"{self.b.ip4}:5000").stdout)
+        self.assertEqual(agent.stop(), 0)
 
     def test_dry_run_comes_in_pieces(self):
         """The agent does other work between the tables of two namespaces."""

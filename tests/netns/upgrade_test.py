@@ -141,6 +141,30 @@ class Tcx(Upgrade):
             self.assert_alone(node)
         self.assert_talks(third)
 
+    def test_a_device_that_comes_up_while_an_agent_leaves(self):
+        """The programs of the agent that leaves may be behind those of the next one, and are no limit."""
+        self.a.agent.stop()
+        self.a.start_agent(times={"look_ms": 200, "probe_ms": 200})
+        talker = self.talk()
+        self.upgrade(self.a)
+        leaving = self.a.agent.process
+        leaving.send_signal(signal.SIGSTOP)  # so it attaches second
+        before = len(glob.glob(f"{self.a.pins}*/smc_device_*"))
+        sh("ip", "-n", self.a.netns, "link", "add", "later", "type", "veth", "peer", "name", "other")
+        for device in ("later", "other"):
+            sh("ip", "-n", self.a.netns, "link", "set", device, "up")
+
+        links = lambda: len(glob.glob(f"{self.a.pins}*/smc_device_*"))
+        wait_for("the next agent's programs", lambda: links() == before + 4)  # two devices, in and out
+        leaving.send_signal(signal.SIGCONT)
+        wait_for("the programs of the one that leaves", lambda: links() == before + 8)
+        # The limits of devices are looked at after a change; this change comes after both have attached.
+        sh("ip", "-n", self.a.netns, "link", "set", "later", "mtu", "1400")
+        for _ in range(20):
+            self.assert_talks(self.talk())
+        self.assertEqual(self.a.agent.decisions().get("SMC_OUT_LIMITED", 0), 0)
+        self.assert_talks(talker)
+
     def test_under_load(self):
         talker = self.talk()
         churns = [self.program(self.a, CHURN, self.b.ip4, says="up") for _ in range(3)]

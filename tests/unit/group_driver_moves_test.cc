@@ -117,28 +117,25 @@ TEST_CASE("group_driver__a_first_message_without_data_shows_no_gap_C4") {
 
 TEST_CASE("group_driver__a_message_of_a_link_left_in_between_does_not_spoil_the_validation_C4") {
     Begun group;
-    group.peer_says(1, 2, 0, 200);
+    group.peer_says(2, 1, cdc::kFailoverValidation);  // the peer moves to link 2, and back to link 1
+    group.run(2);
+    group.peer_says(1, 1, cdc::kFailoverValidation);
     group.run(1);
-    group.peer_says(2, 2, cdc::kFailoverValidation);  // the peer moves to link 2, and back to link 1
+    group.peer_says(2, 2, 0, 200);  // was under way, and is sent again, under a new number, with what follows
     group.run(2);
-    group.peer_says(2, 3, 0, 300);
-    group.run(2);
-    group.peer_says(2, 4, 0, 400);
-    group.peer_says(1, 3, cdc::kFailoverValidation);
-    group.run(1);  // takes what has come over link 2, too
-    group.peer_says(1, 7, 0, 700);
+    group.peer_says(1, 5, 0, 500);
     group.run(1);
     CHECK_FALSE(group.connection.ended());
-    CHECK(group.connection.receiver->inbox.latest().sequence == 7);
+    CHECK(group.connection.receiver->inbox.latest().sequence == 5);
 }
 
 TEST_CASE("group_driver__nothing_is_taken_after_a_gap_C4") {
     Begun group;
     group.peer_says(2, 4, 0, 400);
-    group.peer_says(2, 5, 0, 500);
+    group.peer_says(2, 5, 0, 100, cdc::kSendingDone);  // shows no gap by itself, and would end the stream in order
     group.run(2);
     CHECK(group.connection.reason == Reason::kDataLost);
-    CHECK(group.connection.receiver->inbox.latest().producer.count == 100);
+    CHECK(group.connection.receiver->inbox.latest().sequence == 1);
 }
 
 TEST_CASE("group_driver__an_rmbe_stays_after_a_gap_because_the_writes_may_still_come_C2") {
