@@ -208,7 +208,7 @@ std::vector<ConfigKey> make_keys() {
         key("limits", "namespace_percent", SMC_MEMBER(namespace_share), integer(1, 100),
             "Percent of connections and handshakes that one network namespace may have."),
         key("limits", "cgroup_percent", SMC_MEMBER(cgroup_share), integer(1, 100),
-            "Percent of connections and handshakes that one cgroup may have."),
+            "Percent of connections, handshakes and namespaces that one cgroup may have."),
         key("log", "level", SMC_MEMBER(log_level), one_of({"debug", "info", "warn", "error"}),
             "debug, info, warn or error. debug has a line for every connection."),
     };
