@@ -94,12 +94,13 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
             return Step::kMoved;  // an urgent byte and the end arrived together, after the first at_mark()
         }
         const int side = c.from == &leg_ ? 0 : 1;
-        if (broken_ == side && took_error_[side]) {
-            c.failed = true;  // the end of a stream whose failure is known: it is no end in order
+        if (took_error_[side]) {
+            c.failed = true;  // a write has reported the reset, so this read returns an end in its place
+            fail(side);
             return Step::kMoved;
         }
         if (failed_[side]) {
-            fail(side);  // a write has reported the error already, so this read returns an end instead
+            fail(side);  // behind the end of its stream
         }
         c.ended = true;
         if (c.from == &leg_) {
@@ -131,6 +132,7 @@ SplicedConnection::Step SplicedConnection::fill_first(Direction& c) {
         return Step::kIdle;
     }
     if (n < 0 && errno != EINTR) {
+        c.failed = true;
         fail(1);
         return Step::kMoved;
     }
@@ -182,7 +184,8 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
         const int side = c.to == &leg_ ? 0 : 1;
         c.useless = true;
         c.held = 0;
-        failed_[side] = took_error_[side] = true;  // what that side sent before is still read
+        failed_[side] = true;                 // what that side sent before is still read
+        took_error_[side] |= errno != EPIPE;  // EPIPE: its stream had ended before, and the end is still read, too
         if (broken_ || directions_[side].ended) {
             fail(side);
         }
@@ -252,7 +255,8 @@ void SplicedConnection::end_behind_what_was_sent(TimePoint now) {
         last.to->end_writing();
     }
     // Everything in front of an end belongs to the other side. If that side writes, it has to hear of the failure.
-    const std::size_t left = last.held + last.to->unsent();
+    const std::size_t unread = last.ended || last.failed ? 0 : last.from->readable();
+    const std::size_t left = unread + last.held + last.to->unsent();
     const bool reads = left < std::exchange(undelivered_, std::min(undelivered_, left));
     if ((until_ == kNever || reads) && (!last.ended || last.to->readable() != 0)) {
         until_ = now + close_timeout_;

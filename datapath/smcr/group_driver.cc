@@ -45,11 +45,11 @@ void GroupDriver::await_message(AlertToken token, FirstMessage first_message) {
         if (it == receivers_.end()) {
             return;
         }
-        if (it->second->inbox.empty()) {
+        if (it->second->inbox.empty() && !it->second->lost) {
             it->second->first_message = std::move(first_message);
             return;
         }
-        aborts = is_stillborn(it->second->inbox.latest());
+        aborts = it->second->lost || is_stillborn(it->second->inbox.latest());
     }
     first_message(aborts);
 }
@@ -191,7 +191,7 @@ bool GroupDriver::has_gap(const Receiver& receiver, const cdc::Message& message,
 bool GroupDriver::may_miss_some(const cdc::Message& message, const LinkDriver& from) {
     const std::lock_guard lock(mutex_);
     const auto it = receivers_.find(message.token);
-    return it != receivers_.end() && has_gap(*it->second, message, from);
+    return it != receivers_.end() && !it->second->lost && has_gap(*it->second, message, from);
 }
 
 GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller) {
@@ -223,6 +223,8 @@ GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriv
                 receiver.validated = 0;  // the move is complete; other messages are late ones of links left before
             }
             receiver.over = from.number();
+        }
+        if (taken == flow::CdcInbox::Taken::kYes || lost) {
             first_message = std::exchange(receiver.first_message, nullptr);
         }
         if (receiver.lingering && receiver.is_done && !receiver.lost) {  // C2
@@ -231,7 +233,7 @@ GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriv
         }
     }
     if (first_message) {
-        first_message(is_stillborn(message));
+        first_message(taken == flow::CdcInbox::Taken::kLost || is_stillborn(message));
     }
     if (taken == flow::CdcInbox::Taken::kStale) {
         return moved ? CdcResult::kTaken : CdcResult::kStale;

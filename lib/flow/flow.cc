@@ -362,11 +362,14 @@ void Flow::finish(Reason reason) {
                          reason == Reason::kLinkDown || reason == Reason::kDataLost ||
                          reason == Reason::kPeerClosedEarly;  // F8
     const bool orderly = reason == Reason::kNone || reason == Reason::kCloseTimeout;
+    // Bytes may be missing in front of the peer's end: see awaits_more(), and C4.
+    const bool whole = reason != Reason::kDataLost && (writing_ == Writing::kEnded || reset_grace_.count() == 0 ||
+                                                       (receiving_.produced().flags & cdc::kWriterBlocked) == 0);
     end_ = End{reason,
                orderly   ? End::How::kOrderly
                : deliver ? End::How::kDeliver
                          : End::How::kReset,
-               close_.peer_done()};
+               close_.peer_done() && whole};
 }
 
 }  // namespace smc::flow

@@ -404,6 +404,28 @@ TEST_CASE("flow__whether_the_peer_had_ended_its_stream_before_it_was_gone_is_tol
     CHECK(std::get<End>(last).peer_done == ended);
 }
 
+// An end in front of which bytes may be missing is not passed on: the application would take it for the whole.
+TEST_CASE("flow__an_end_in_front_of_which_bytes_may_be_missing_is_not_the_end_F8") {
+    const auto [reason, flags, ended] =
+        GENERATE(table<Reason, std::uint8_t, bool>({{Reason::kLinkDown, std::uint8_t{0}, true},
+                                                    {Reason::kLinkDown, std::uint8_t{cdc::kWriterBlocked}, false},
+                                                    {Reason::kDataLost, std::uint8_t{0}, false}}));
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .reset_grace = std::chrono::milliseconds(1)});
+    PeerState state;
+    state.producer = {.cursor = {0, 30}, .flags = flags, .state = cdc::kSendingDone};
+    REQUIRE(std::holds_alternative<Load>(flow.next({}, true)));
+    flow.peer(state);
+    REQUIRE(std::holds_alternative<Deliver>(flow.next({}, true)));
+    flow.leg_full();
+    flow.abort(reason);
+    Step last = flow.next({}, true);
+    while (!std::holds_alternative<End>(last)) {
+        last = flow.next({}, true);
+    }
+    CHECK(std::get<End>(last).how == End::How::kDeliver);
+    CHECK(std::get<End>(last).peer_done == ended);
+}
+
 // --- the reset of a CLC socket --------------------------------------------------------------------------------------
 
 TEST_CASE("flow__what_a_reset_has_overtaken_is_waited_for_F4") {

@@ -14,6 +14,7 @@
 #include <catch2/catch.hpp>
 #include <future>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "datapath/engine.h"
@@ -144,6 +145,42 @@ TEST_CASE("What had arrived before a reset is read, even if the way was full") {
     reset(s.server);
     CHECK((hear(s.application, kAll) == std::string(arrived, 'a') + "reset"));
     CHECK(s.reason() == Reason::kPeerReset);
+}
+
+TEST_CASE("A peer that resets the connection before its first four bytes have come ends nothing in order") {
+    for (const std::string first : {"", "\xe2\xd4"}) {
+        Spliced s(true);
+        say(s.application, "x");
+        CHECK(hear(s.server, 1) == "x");
+        if (!first.empty()) {
+            say(s.server, first);
+        }
+        reset(s.server);
+        CHECK(hear(s.application, kAll) == "reset");
+    }
+}
+
+TEST_CASE("An application that reads slowly gets all that had arrived before a reset") {
+    constexpr auto kTimeout = std::chrono::milliseconds(200);
+    Spliced s(false, kTimeout);
+    const std::string piece(100'000, 'a');
+    std::size_t sent = 0;
+    for (pollfd writable{s.server.get(), POLLOUT, 0}; ::poll(&writable, 1, 500) == 1;) {
+        const ssize_t n = ::send(s.server.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+        sent += n > 0 ? static_cast<std::size_t>(n) : 0;
+    }
+    int not_arrived = 0;
+    REQUIRE(::ioctl(s.server.get(), SIOCOUTQ, &not_arrived) == 0);
+    const std::size_t arrived = sent - static_cast<std::size_t>(not_arrived);
+    reset(s.server);
+    std::size_t heard = 0;
+    const std::size_t slice = arrived / 16;  // 16 reads, for several times the timeout
+    for (int n = 0; n < 15; n++) {
+        heard += hear(s.application, slice).size();
+        std::this_thread::sleep_for(kTimeout / 4);
+    }
+    CHECK(heard == 15 * slice);
+    CHECK((hear(s.application, kAll) == std::string(arrived - heard, 'a') + "reset"));
 }
 
 TEST_CASE("What is sent arrives, both ways, and each half ends by itself") {
