@@ -237,28 +237,29 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
 // Says on which place each obstacle depends. `elsewhere`: for a client that may be in a place without an obstacle.
 void tell(const IntrospectionParts& parts, const Subject& subject, const Obstacles& found, Verdict& verdict,
           std::vector<std::string>& elsewhere) {
-    const auto is_in = [&](std::size_t kind, const std::set<Place>& places) {
-        return [&places, kind](std::size_t netns) { return places.contains({netns, kind}); };
-    };
-    const auto all_kinds = std::views::iota(std::size_t{0}, subject.kinds.size());
-    const auto all_namespaces = std::views::iota(std::size_t{0}, subject.namespaces.size());
+    std::vector<std::string> where;  // by index of the namespace
+    for (const std::uint64_t cookie : subject.namespaces) {
+        const auto netns = parts.namespaces.by_cookie(cookie);
+        where.push_back(netns ? "it is in netns " + std::to_string(netns->inode()) : "");
+    }
     for (const auto& [text, places] : found) {
-        for (const std::size_t at : all_namespaces) {
-            const auto netns = parts.namespaces.by_cookie(subject.namespaces[at]);
-            const std::string where = netns ? "it is in netns " + std::to_string(netns->inode()) : "";
-            if (std::ranges::all_of(all_kinds, [&](std::size_t kind) { return is_in(kind, places)(at); })) {
+        std::map<std::size_t, std::vector<std::size_t>> kinds;  // by namespace
+        std::map<std::size_t, std::size_t> namespaces;          // how many, by kind
+        for (const auto& [netns, kind] : places) {
+            kinds[netns].push_back(kind);
+            namespaces[kind]++;
+        }
+        for (const auto& [netns, those] : kinds) {
+            if (those.size() == subject.kinds.size()) {
                 note(verdict.obstacles, text);
-                note(elsewhere, where.empty() ? text : where + ": " + text);
+                note(elsewhere, where[netns].empty() ? text : where[netns] + ": " + text);
                 continue;
             }
-            for (const std::size_t kind : all_kinds) {
-                if (!places.contains({at, kind})) {
-                    continue;
-                }
+            for (const std::size_t kind : those) {
                 const std::string whose = subject.kinds[kind].text() + ": " + text;
-                const bool everywhere = where.empty() || std::ranges::all_of(all_namespaces, is_in(kind, places));
+                const bool everywhere = where[netns].empty() || namespaces[kind] == subject.namespaces.size();
                 note(verdict.obstacles, whose);
-                note(elsewhere, everywhere ? whose : where + ", " + whose);
+                note(elsewhere, everywhere ? whose : where[netns] + ", " + whose);
             }
         }
     }

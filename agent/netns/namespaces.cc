@@ -9,7 +9,6 @@
 #include <fstream>
 #include <future>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -206,9 +205,14 @@ void Namespaces::take(const Sightings::Present& present, unsigned most) {
     if (withdrawn_) {
         return;
     }
+    Served served;
+    for (const auto& [inode, one] : open_) {
+        served[one.cgroup]++;
+    }
+    std::erase_if(crowded_, [&](const std::string& cgroup) { return served[cgroup] < cgroup_most_; });
     unsigned opened = 0;
     for (const auto& [inode, process] : present) {
-        if (open_.contains(inode) || failed_[inode] >= kAttempts || has_share(process.cgroup)) {
+        if (open_.contains(inode) || failed_[inode] >= kAttempts || has_share(process.cgroup, served)) {
             continue;
         }
         const std::uint32_t slot = free_slot();
@@ -223,19 +227,18 @@ void Namespaces::take(const Sightings::Present& present, unsigned most) {
             rescan_soon();
             break;
         }
-        open(inode, process, slot);
+        served[process.cgroup] += open(inode, process, slot) ? 1 : 0;
     }
 }
 
-bool Namespaces::has_share(const std::string& cgroup) {
-    const auto served = static_cast<std::size_t>(std::ranges::count(open_ | std::views::values, cgroup, &Open::cgroup));
-    if (served < cgroup_most_) {
-        crowded_.erase(cgroup);
+bool Namespaces::has_share(const std::string& cgroup, const Served& served) {
+    const auto it = served.find(cgroup);
+    if (it == served.end() || it->second < cgroup_most_) {
         return false;
     }
     if (crowded_.insert(cgroup).second) {
         log()->warn("netns: no further network namespaces of {} are served: it has {} (limits.cgroup_percent)", cgroup,
-                    served);
+                    it->second);
     }
     return true;
 }
@@ -260,11 +263,11 @@ std::uint32_t Namespaces::free_slot() const {
     return slot;
 }
 
-void Namespaces::open(std::uint64_t inode, const Sightings::Process& process, std::uint32_t slot) {
+bool Namespaces::open(std::uint64_t inode, const Sightings::Process& process, std::uint32_t slot) {
     UniqueFd fd(::open(netns_path(process.pid).c_str(), O_RDONLY | O_CLOEXEC));
     struct stat status {};
     if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_ino != inode) {
-        return;  // the process has ended, or has entered another namespace
+        return false;  // the process has ended, or has entered another namespace
     }
     auto opened = Namespace::open(parts_, std::move(fd), inode, slot);
     UniqueFd copy = opened ? duplicate((*opened)->link_events_fd()) : UniqueFd();
@@ -274,13 +277,14 @@ void Namespaces::open(std::uint64_t inode, const Sightings::Process& process, st
         log()->warn("netns {}: not served: {}", inode,
                     opened ? "its rtnetlink socket cannot be watched: no descriptors, or fs.epoll.max_user_watches"
                            : opened.error().text());
-        return;
+        return false;
     }
     failed_.erase(inode);
     open_[inode] = {*opened, std::move(events), process.cgroup};
     watch_links(inode);
     tell("opened", inode, "slot " + std::to_string(slot));
     on_fresh_(*opened);
+    return true;
 }
 
 void Namespaces::watch_links(std::uint64_t inode) {

@@ -95,14 +95,17 @@ class Namespaces {
     };
 
     void rescan_in(std::chrono::steady_clock::duration time);
-    void open(std::uint64_t inode, const Sightings::Process& process, std::uint32_t slot);
+    // False: it is not open.
+    bool open(std::uint64_t inode, const Sightings::Process& process, std::uint32_t slot);
     void watch_links(std::uint64_t inode);
     void schedule_tick();
     void take(const Sightings::Present& present, unsigned most);
     void close_those_without(const Sightings::Present& present);
     [[nodiscard]] std::uint32_t free_slot() const;
+    // How many namespaces are served for the processes of each cgroup.
+    using Served = std::unordered_map<std::string, std::size_t>;
     // Whether the processes of this cgroup have their share of namespaces. Logged when that begins.
-    [[nodiscard]] bool has_share(const std::string& cgroup);
+    [[nodiscard]] bool has_share(const std::string& cgroup, const Served& served);
     // Logs what anybody may cause by making namespaces.
     void tell(const char* what, std::uint64_t inode, const std::string& more);
 

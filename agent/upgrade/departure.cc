@@ -26,8 +26,9 @@ Departure::Departure(Parts parts) : p_(std::move(parts)), look_(p_.io, [this] { 
 
 Result<pid_t> Departure::upgrade() {
     if (successor_ && state_ == State::kServing) {
-        return Error{EALREADY, "starting another agent, while agent " + std::to_string(successor_->pid()) +
-                                   " has not asked to take over yet (it is ended after times.successor_ms)"};
+        return Error{EALREADY,
+                     "starting another agent, while agent " + std::to_string(successor_->pid()) +
+                         " has not asked to take over yet (it is ended after times.successor_ms and times.prepare_ms)"};
     }
     if (state_ != State::kServing) {
         return Error{EALREADY, "starting another agent, while this one is being stopped or replaced"};
@@ -156,8 +157,8 @@ void Departure::watch_successor() {
 
 void Departure::end_hung_successor() {
     if (successor_ && os::now() >= successor_deadline_) {
-        log()->error("upgrade: successor {}: killed: it has not {} in time (times.successor_ms)", successor_->pid(),
-                     state_ == State::kServing ? "asked to take over" : "begun to serve");
+        log()->error("upgrade: successor {}: killed: it has not {} in time (times.successor_ms and times.prepare_ms)",
+                     successor_->pid(), state_ == State::kServing ? "asked to take over" : "begun to serve");
         successor_->kill();
         successor_deadline_ = kNever;
     }

@@ -352,9 +352,10 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         wait_for("the request", lambda: self.decisions(self.a)["SMC_OUT_ASKED"])
         self.assertEqual(self.a.agent.ctl("drain").returncode, 0)
         peer.send_signal(signal.SIGCONT)
-        self.hear(client)
+        self.assertTrue(json.loads(self.hear(client))["ok"])
         counters = self.decisions(self.a)
         self.assertEqual((counters["SMC_ANSWER_REFUSED"], counters["SMC_ANSWER_SMC"]), (0, 1))
+        self.assertEqual(counters["SMC_SYN_LET_GO"], 0)  # TCP did not have to send it again
         self.assertPath(self.a, "fallback", "limit")
 
     def test_an_agent_that_was_killed_just_now(self):

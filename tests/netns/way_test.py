@@ -218,7 +218,7 @@ class Way(Greeting):
         self.all_ok(3, count=3)
         self.assertEqual(self.a.agent.totals(), {("fallback", "option_taken"): 1})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 2)
-        self.assertEqual(self.a.agent.decisions()["SMC_OPTION_SYN_CALLBACK_LOST"], 1)
+        self.assertEqual(self.a.agent.decisions()["SMC_OPTION_SYN_LOST"], 1)
 
         def pause():
             self.all_ok(1, count=1)
@@ -244,7 +244,7 @@ class Way(Greeting):
                 self.all_ok(3, count=3, to=to)
                 taken = self.b.agent.totals()[("fallback", "option_taken")]
                 decisions = self.b.agent.decisions()
-                self.assertEqual(decisions["SMC_OPTION_SYNACK_CALLBACK_LOST"], taken)
+                self.assertEqual(decisions["SMC_OPTION_SYNACK_LOST"], taken)
                 self.assertEqual(decisions["SMC_IN_NOT_SERVED"], 3 - taken)
                 self.assertIn("another sockops program has taken the callback flag", self.b.agent.log())
                 sh("bpftool", "cgroup", "detach", self.b.cgroup, "sock_ops", "pinned", take)
