@@ -224,7 +224,7 @@ GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriv
             }
             receiver.over = from.number();
         }
-        if (taken == flow::CdcInbox::Taken::kYes || lost) {
+        if (taken == flow::CdcInbox::Taken::kYes || taken == flow::CdcInbox::Taken::kLost) {
             first_message = std::exchange(receiver.first_message, nullptr);
         }
         if (receiver.lingering && receiver.is_done && !receiver.lost) {  // C2

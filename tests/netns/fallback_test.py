@@ -352,7 +352,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         wait_for("the request", lambda: self.decisions(self.a)["SMC_OUT_ASKED"])
         self.assertEqual(self.a.agent.ctl("drain").returncode, 0)
         peer.send_signal(signal.SIGCONT)
-        self.assertTrue(json.loads(self.hear(client))["ok"])
+        self.assertGreater(json.loads(self.hear(client))["took"], 0)  # connect() succeeded, and nobody has echoed
         counters = self.decisions(self.a)
         self.assertEqual((counters["SMC_ANSWER_REFUSED"], counters["SMC_ANSWER_SMC"]), (0, 1))
         self.assertEqual(counters["SMC_SYN_LET_GO"], 0)  # TCP did not have to send it again

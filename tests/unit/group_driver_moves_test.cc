@@ -106,21 +106,24 @@ TEST_CASE("group_driver__the_first_message_that_arrives_may_show_a_gap_C4") {
 }
 
 TEST_CASE("group_driver__a_server_that_waits_for_the_first_message_hears_of_a_gap_C4") {
-    for (const bool waits_before : {true, false}) {
-        Group group;
-        Connection connection(*group.driver, kToken, 1);
-        std::optional<bool> aborts;
-        const auto wait = [&] { group.driver->await_message(kToken, [&](bool so) { aborts = so; }); };
-        if (waits_before) {
-            wait();
-        }
-        group.peer_says(2, 3, 0, 100);
-        group.run(2);
-        if (!waits_before) {
-            wait();
-        }
-        CHECK(aborts == true);
+    const bool waits_before = GENERATE(true, false), validation = GENERATE(true, false);
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    std::optional<bool> aborts;
+    const auto wait = [&] { group.driver->await_message(kToken, [&](bool so) { aborts = so; }); };
+    if (waits_before) {
+        wait();
     }
+    if (validation) {
+        group.peer_says(2, 1, cdc::kFailoverValidation);
+    } else {
+        group.peer_says(2, 3, 0, 100);
+    }
+    group.run(2);
+    if (!waits_before) {
+        wait();
+    }
+    CHECK(aborts == true);
 }
 
 TEST_CASE("group_driver__a_first_message_without_data_shows_no_gap_C4") {
