@@ -319,17 +319,21 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "peer_declined"): 1})
         self.assertEqual(self.b.agent.totals(), {("smcd", "none"): 1, ("fallback", "server_refused"): 1})
 
-    def test_an_answer_that_finds_no_agent(self):
-        """The answer is refused, because the application did not ask; the application's own SYN follows."""
+    def ask_a_server_that_waits(self, peer):
+        """A client that has sent a request to `peer`, and that server, which answers when it gets SIGCONT."""
         self.a.start_agent()
-        peer = self.peer(SMC_OPTION, seconds=15)
         client = self.program(self.a, WHEN_TOLD + CLIENT, RAW_IP, 6000, 5, says="ready")
-        # The server answers when the agent has gone. Until then it does not answer ARP either.
+        # Until then it does not answer ARP either.
         mac = sh("ip", "netns", "exec", self.b.netns, "cat", f"/sys/class/net/{self.b.device}/address").strip()
         sh("ip", "-n", self.a.netns, "neigh", "add", RAW_IP, "lladdr", mac, "dev", self.a.device)
         peer.send_signal(signal.SIGSTOP)
         self.tell(client, "go")
         wait_for("the request", lambda: self.decisions(self.a)["SMC_OUT_ASKED"])
+        return client, peer
+
+    def test_an_answer_that_finds_no_agent(self):
+        """The answer is refused, because the application did not ask; the application's own SYN follows."""
+        client, peer = self.ask_a_server_that_waits(self.peer(SMC_OPTION, seconds=15))
         self.a.agent.stop(signal.SIGKILL)
         peer.send_signal(signal.SIGCONT)
         seen = json.loads(self.hear(client))
@@ -342,14 +346,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
 
     def test_an_answer_that_finds_an_agent_that_takes_no_connections(self):
         """The agent sends the application's SYN at once, so the application need not send it again."""
-        self.a.start_agent()
-        peer = self.peer(SMC_OPTION, [b"who".hex()], seconds=15)
-        client = self.program(self.a, WHEN_TOLD + CLIENT, RAW_IP, 6000, 5, says="ready")
-        mac = sh("ip", "netns", "exec", self.b.netns, "cat", f"/sys/class/net/{self.b.device}/address").strip()
-        sh("ip", "-n", self.a.netns, "neigh", "add", RAW_IP, "lladdr", mac, "dev", self.a.device)
-        peer.send_signal(signal.SIGSTOP)
-        self.tell(client, "go")
-        wait_for("the request", lambda: self.decisions(self.a)["SMC_OUT_ASKED"])
+        client, peer = self.ask_a_server_that_waits(self.peer(SMC_OPTION, [b"who".hex()], seconds=15))
         self.assertEqual(self.a.agent.ctl("drain").returncode, 0)
         peer.send_signal(signal.SIGCONT)
         self.assertGreater(json.loads(self.hear(client))["took"], 0)  # connect() succeeded, and nobody has echoed
