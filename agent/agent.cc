@@ -305,7 +305,7 @@ Result<void> Agent::begin(int root_cgroup_fd, int own_cgroup_fd) {
         pods_ = std::make_unique<kubernetes::NodePods>(io_, config_.kubernetes, [this] { pods_changed(); });
     }
     if (!config_.http_listen.empty()) {
-        site_.emplace(*introspection_, config_.http_page, [this] { return standstill_.stands(); });
+        site_.emplace(*introspection_, config_.http_page, [this] { return standstill_.stands_still(); });
         web_ =
             std::make_unique<WebServer>(io_, *Endpoint::parse(config_.http_listen),
                                         [this](const WebServer::Request& request) { return site_->answer(request); });

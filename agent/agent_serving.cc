@@ -89,7 +89,7 @@ void Agent::tell_programs() const {
 }
 
 std::string Agent::not_ready() const {
-    return standstill_.stands() ? "the data path stands still" : departure_.obstacle();
+    return standstill_.stands_still() ? "the data path stands still" : departure_.obstacle();
 }
 
 std::string Agent::obstacle() const {
@@ -124,7 +124,7 @@ void Agent::restore_files() {
 void Agent::beat() {
     const TimePoint now = os::now();
     if (standstill_.look(engines_->have_iterated(), now)) {
-        if (standstill_.stands()) {
+        if (standstill_.stands_still()) {
             log()->error(
                 "the data path stands still: new connections are plain TCP, and those over SMC wait; if this lasts, "
                 "restart the agent, which resets them");
@@ -145,7 +145,7 @@ void Agent::beat() {
         restore_files();
     }
     if (tidying_.due(now)) {
-        bypass::Bypass::remove_retired(config_.pin_path);
+        bypass::Bypass::remove_moved_aside(config_.pin_path);
     }
     if (config_.roce.enabled && refresh_.due(now)) {
         roce_devices_->refresh();

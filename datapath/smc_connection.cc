@@ -111,7 +111,7 @@ bool SmcConnection::look() {
 
 bool SmcConnection::run(TimePoint now) {
     bool more = false;
-    if (!ended() && !final_delivery_ && !parts_.transport->stands()) {
+    if (!ended() && !final_delivery_ && !parts_.transport->is_valid()) {
         abort(Reason::kPeerReset);
     } else if (!ended() && !final_delivery_ && peer_is_gone.load(std::memory_order_relaxed)) {
         flow_.peer(parts_.transport->peer());  // F8: the peer may have died before it rang the doorbell
@@ -156,13 +156,13 @@ bool SmcConnection::drive_flow(TimePoint now) {
             }
             load();
         } else if (const auto* deliver_step = std::get_if<flow::Deliver>(&step)) {
-            if (!parts_.transport->stands()) {
+            if (!parts_.transport->is_valid()) {
                 abort(Reason::kPeerReset);
                 return false;
             }
             deliver(deliver_step->piece);
         } else if (const auto* take_step = std::get_if<flow::Take>(&step)) {
-            if (!parts_.transport->stands()) {
+            if (!parts_.transport->is_valid()) {
                 abort(Reason::kPeerReset);
                 return false;
             }
@@ -404,7 +404,7 @@ void SmcConnection::finish(const flow::End& end) {
             final_delivery_->application_wrote();
         }
         end_reason_ = end.reason;
-        if (!parts_.transport->receive_ring_stands()) {  // asked after the copy: it may have been lost meanwhile
+        if (!parts_.transport->receive_ring_is_valid()) {  // asked after the copy: it may have been lost meanwhile
             final_delivery_.reset();
             how = How::kReset;
         }

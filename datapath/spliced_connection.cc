@@ -24,12 +24,12 @@ constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;
 }  // namespace
 
 SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg,
-                                     TcpSocket server, std::chrono::milliseconds close_timeout, bool minds_clc)
+                                     TcpSocket server, std::chrono::milliseconds close_timeout, bool watches_for_clc)
     : ConnectionTask(id, std::move(counters)),
       leg_(std::move(leg)),
       clc_(std::move(server)),
       close_timeout_(close_timeout),
-      minds_clc_(minds_clc) {
+      watches_for_clc_(watches_for_clc) {
     directions_[0].from = directions_[1].to = &leg_;
     directions_[0].to = directions_[1].from = &clc_;
     sources_[0] = {this, 0};
@@ -73,7 +73,7 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
     if (c.ended || c.failed || !c.readable || c.held != 0) {
         return Step::kIdle;
     }
-    if (c.from == &clc_ && minds_clc_) {
+    if (c.from == &clc_ && watches_for_clc_) {
         return fill_first(c);
     }
     // splice() does not get past urgent data, so recv() and send() pass that byte on, as urgent.
@@ -142,7 +142,7 @@ SplicedConnection::Step SplicedConnection::fill_first(Direction& c) {
         return Step::kMoved;
     }
     if (n == 0 || !(kSmcR.starts_with(first_) || kSmcD.starts_with(first_))) {
-        minds_clc_ = false;
+        watches_for_clc_ = false;
         if (!first_.empty() &&
             ::write(c.pipe_in.get(), first_.data(), first_.size()) != static_cast<ssize_t>(first_.size())) {
             finish(Reason::kLimit);  // the pipe is empty, so memory is short

@@ -15,10 +15,10 @@ namespace smc {
 class SplicedConnection final : public ConnectionTask {
  public:
     // `server`: the TCP connection to the peer, on either node. `close_timeout`: how long a side that does not read is
-    // waited for when the other side has failed. `minds_clc`: the peer has sent nothing yet. If its first bytes are a
-    // CLC message, they are not for the application, and both sockets are reset.
+    // waited for when the other side has failed. `watches_for_clc`: the peer has sent nothing yet. If its first bytes
+    // are a CLC message, they are not for the application, and both sockets are reset.
     SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg, TcpSocket server,
-                      std::chrono::milliseconds close_timeout, bool minds_clc = false);
+                      std::chrono::milliseconds close_timeout, bool watches_for_clc = false);
 
     bool start(Poller& poller) override;
     bool detach() override;
@@ -75,8 +75,8 @@ class SplicedConnection final : public ConnectionTask {
     bool took_error_[2] = {false, false};  // a write has reported the socket's error, so a read does not any more
     std::optional<int> broken_;            // the side that has failed
     std::chrono::milliseconds close_timeout_;
-    bool minds_clc_;
-    std::string first_;                   // those of the peer's first four bytes that have come, if minds_clc_
+    bool watches_for_clc_;
+    std::string first_;                   // those of the peer's first four bytes that have come, if watches_for_clc_
     std::size_t undelivered_ = SIZE_MAX;  // after a failure: the fewest bytes so far that the other side has not read
     TimePoint until_ = kNever, next_look_ = kNever;
     Poller* poller_ = nullptr;

@@ -60,9 +60,9 @@ class Transport {
     // The consumer cursor moved. The transport decides when to tell the peer (RFC 7609 section 4.5.1).
     virtual void consumed(cdc::Cursor cursor) = 0;
     // False: the memory of a ring has been given to another owner, and must not be read or written any more.
-    [[nodiscard]] virtual bool stands() const { return true; }
+    [[nodiscard]] virtual bool is_valid() const { return true; }
     // False: that is so for receive_ring(), so the bytes there may be another connection's.
-    [[nodiscard]] virtual bool receive_ring_stands() const { return true; }
+    [[nodiscard]] virtual bool receive_ring_is_valid() const { return true; }
     // Called when nothing has been sent for a while and the peer has consumed everything.
     virtual void idle() {}
     // Sends messages that are due and had no room before, or for which the peer has asked since.

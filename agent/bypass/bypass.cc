@@ -51,8 +51,8 @@ bool Bypass::left_behind(const std::string& pin_path) {
     return std::filesystem::exists(directory_of(pin_path));
 }
 
-void Bypass::remove_retired(const std::string& pin_path) {
-    bypass::remove_retired(directory_of(pin_path));
+void Bypass::remove_moved_aside(const std::string& pin_path) {
+    bypass::remove_moved_aside(directory_of(pin_path));
 }
 
 Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const Terms& terms,
@@ -229,7 +229,7 @@ Bypass::~Bypass() {
     }
     if (!ready_) {
         if (taken_over_) {
-            retire(path_);  // B1: there may be members
+            move_aside(path_);  // B1: there may be members
         } else {
             bpf::remove_pins(path_);
         }

@@ -47,7 +47,7 @@ class Bypass {
     // Whether an earlier agent has left pins there.
     static bool left_behind(const std::string& pin_path);
     // Removes the pins of other builds whose last member is gone.
-    static void remove_retired(const std::string& pin_path);
+    static void remove_moved_aside(const std::string& pin_path);
     // Removes the pins, unless there may be members.
     ~Bypass();
     Bypass(const Bypass&) = delete;

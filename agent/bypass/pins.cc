@@ -54,7 +54,7 @@ class ForeignConfig {
 
 }  // namespace
 
-void remove_retired(const std::string& directory) {
+void remove_moved_aside(const std::string& directory) {
     std::error_code ignored;
     const std::filesystem::path own(directory);
     std::vector<std::string> idle;
@@ -107,13 +107,13 @@ Result<void> make_way(const std::string& directory) {
         return good;
     }
     if (std::filesystem::exists(directory) && ForeignConfig(directory).build() != build()) {
-        retire(directory);
+        move_aside(directory);
     }
-    remove_retired(directory);
+    remove_moved_aside(directory);
     return {};
 }
 
-void retire(const std::string& directory) {
+void move_aside(const std::string& directory) {
     ForeignConfig config(directory);
     if (config.build() == 0) {
         bpf::remove_pins(directory);

@@ -21,8 +21,8 @@ namespace smc::bypass {
 // switched off.
 Result<void> make_way(const std::string& directory);
 // Removes pins of other builds that have no members any more.
-void remove_retired(const std::string& directory);
+void remove_moved_aside(const std::string& directory);
 // Switches off the bypass that is pinned there and moves its pins away. They stay until its last socket is closed.
-void retire(const std::string& directory);
+void move_aside(const std::string& directory);
 
 }  // namespace smc::bypass

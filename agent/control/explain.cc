@@ -9,7 +9,6 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -116,7 +115,9 @@ Subject anybody(const IntrospectionParts& parts) {
             subject.not_enrolled.add(group.path, 1);
         }
     }
-    std::ranges::move(kinds | std::views::values, std::back_inserter(subject.kinds));
+    for (auto& [alike, kind] : kinds) {
+        subject.kinds.push_back(std::move(kind));
+    }
     for (const auto& netns : parts.namespaces.all()) {
         subject.namespaces.push_back(netns->cookie());
     }
@@ -143,7 +144,9 @@ Result<void> unite_kinds(const IntrospectionParts& parts, Subject& subject) {
         one.add(kind.name, kind.count);
     }
     subject.kinds.clear();
-    std::ranges::move(united | std::views::values, std::back_inserter(subject.kinds));
+    for (auto& [alike, kind] : united) {
+        subject.kinds.push_back(std::move(kind));
+    }
     return {};
 }
 

@@ -14,19 +14,20 @@ class Standstill {
     // `beat`: interval between looks. `longest`: after this time without a move, the data path stands still.
     Standstill(std::chrono::milliseconds beat, std::chrono::milliseconds longest) : beat_(beat), longest_(longest) {}
 
-    // `moves`: every engine has completed an iteration since the previous look. Returns true if stands() has changed.
+    // `moves`: every engine has completed an iteration since the previous look. Returns true if stands_still() has
+    // changed.
     bool look(bool moves, TimePoint now) {
-        const bool before = stands();
+        const bool before = stands_still();
         // Counts one beat at most: when a look is late, this thread was not scheduled, and perhaps neither was the
         // data path.
         const auto passed = std::min<TimePoint::duration>(now - last_, beat_);
         stood_ = moves || last_ == TimePoint() ? TimePoint::duration(0) : stood_ + passed;
         last_ = now;
-        return stands() != before;
+        return stands_still() != before;
     }
-    [[nodiscard]] bool stands() const { return stood_ >= longest_; }
+    [[nodiscard]] bool stands_still() const { return stood_ >= longest_; }
     // It has stood still for so long that it will not go on by itself.
-    [[nodiscard]] bool hangs() const { return stands() && stood_ >= kHang; }
+    [[nodiscard]] bool hangs() const { return stands_still() && stood_ >= kHang; }
 
  private:
     static constexpr std::chrono::seconds kHang{10};

@@ -74,7 +74,7 @@ void Exchange::give_back() {
         pool_.park(whose_, peers_token_, std::move(peer_), now);
         pool_.keep(whose_, std::move(*own_), now);
     } else if (own_) {
-        own_->registered.dmb->lease().retire();  // the peer may still hold it for this connection
+        own_->registered.dmb->lease().end();  // the peer may still hold it for this connection
         own_->fabric->deregister(own_->registered.token);
     }
     own_.reset();

@@ -25,7 +25,7 @@ Pool::~Pool() {
 }
 
 void Pool::release(const Own& own) {
-    own.dmb.registered.dmb->lease().retire();
+    own.dmb.registered.dmb->lease().end();
     own.dmb.fabric->deregister(own.dmb.registered.token);
 }
 

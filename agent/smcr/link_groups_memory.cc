@@ -27,7 +27,7 @@ std::vector<std::shared_ptr<ElementOwner>> LinkGroups::Live::memory() const {
 
 void LinkGroups::on(const group::KnowRmb& action) {
     if (Live* group = live(action.group); group != nullptr) {
-        group->driver->know(action.tokens);
+        group->driver->note_rmb(action.tokens);
     }
 }
 

@@ -173,7 +173,7 @@ OwnBell::~OwnBell() {
 }
 
 void OwnBell::arm() {
-    if (claim_.stands()) {
+    if (claim_.is_valid()) {
         std::atomic_ref(header_->armed).store(1);
         waits_ = true;
     }
@@ -181,7 +181,7 @@ void OwnBell::arm() {
 
 bool OwnBell::tell() {
     // Only a load at first: exchange() on each bell at each ring would take the cache lines from the ringing machines.
-    if (std::atomic_ref(header_->rang).load() == 0 || !claim_.stands() ||
+    if (std::atomic_ref(header_->rang).load() == 0 || !claim_.is_valid() ||
         std::atomic_ref(header_->rang).exchange(0) == 0) {
         return false;
     }
@@ -190,7 +190,7 @@ bool OwnBell::tell() {
 }
 
 void OwnBell::tell_if_disarmed() {
-    if (waits_ && claim_.stands() && std::atomic_ref(header_->armed).load() == 0) {
+    if (waits_ && claim_.is_valid() && std::atomic_ref(header_->armed).load() == 0) {
         waits_ = false;
         std::atomic_ref(header_->rang).store(1);
         tell();

@@ -114,7 +114,7 @@ void IvshmemFabric::deregister(DmbToken token) {
     if (it == own_.end()) {
         return;
     }
-    if (area_->claim(it->second.first, it->second.owner).stands()) {
+    if (area_->claim(it->second.first, it->second.owner).is_valid()) {
         DmbHeader* header = area_->header(it->second.first);
         std::atomic_ref(header->token).store(0);
         std::uint32_t nobody = kNobody;  // a peer that has not attached it yet cannot do so any more
@@ -183,7 +183,7 @@ Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::
                                                                                 value](const void*) {
         std::uint32_t mine = kAttached;
         const std::uint64_t now = std::atomic_ref(area->header(first)->token).load();  // 0: its owner deregistered it
-        if (claim.stands() && (now == value || now == 0)) {
+        if (claim.is_valid() && (now == value || now == 0)) {
             std::atomic_ref(area->header(first)->attached).compare_exchange_strong(mine, kLetGo);
         }
         area->drop(held);

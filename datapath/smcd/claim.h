@@ -17,7 +17,7 @@ class Claim {
     Claim(std::uint64_t* owner, std::uint64_t is, std::uint64_t* peer, std::uint64_t life)
         : owner_(owner), is_(is), peer_(peer), life_(life) {}
 
-    [[nodiscard]] bool stands() const { return owner_ == nullptr || (load(*owner_) == is_ && load(*peer_) == life_); }
+    [[nodiscard]] bool is_valid() const { return owner_ == nullptr || (load(*owner_) == is_ && load(*peer_) == life_); }
 
  private:
     static std::uint64_t load(std::uint64_t& word) {

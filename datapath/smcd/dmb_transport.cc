@@ -44,7 +44,7 @@ flow::PeerState DmbTransport::peer() const {
 }
 
 void DmbTransport::publish(const cdc::Producer& producer, std::uint32_t) {
-    if (!peer_->lease().stands()) {
+    if (!peer_->lease().is_valid()) {
         return;  // D5
     }
     peer_->store_producer(cdc::pack(producer));
@@ -52,7 +52,7 @@ void DmbTransport::publish(const cdc::Producer& producer, std::uint32_t) {
 }
 
 void DmbTransport::consumed(cdc::Cursor cursor) {
-    if (!peer_->lease().stands()) {
+    if (!peer_->lease().is_valid()) {
         return;  // D5
     }
     peer_->store_consumer(cdc::pack(cursor));

@@ -41,10 +41,10 @@ class DmbTransport final : public Transport {
     }
     void publish(const cdc::Producer& producer, std::uint32_t written) override;
     void consumed(cdc::Cursor cursor) override;
-    [[nodiscard]] bool receive_ring_stands() const override { return own_->lease().stands(); }
-    [[nodiscard]] bool stands() const override { return own_->lease().stands() && peer_->lease().stands(); }
+    [[nodiscard]] bool receive_ring_is_valid() const override { return own_->lease().is_valid(); }
+    [[nodiscard]] bool is_valid() const override { return own_->lease().is_valid() && peer_->lease().is_valid(); }
     void idle() override {
-        if (peer_->lease().stands()) {
+        if (peer_->lease().is_valid()) {
             peer_->give_pages_back();
         }
     }

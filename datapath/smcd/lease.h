@@ -29,7 +29,7 @@ class Lease {
     // serves one connection.
     explicit Lease(std::uint32_t* word = nullptr, const Claim& claim = {}) : word_(word), claim_(claim) {}
 
-    [[nodiscard]] bool stands() const { return claim_.stands(); }
+    [[nodiscard]] bool is_valid() const { return claim_.is_valid(); }
 
     // Peer's side. False: the DMB cannot be used again.
     [[nodiscard]] bool park() const { return change(kUsed, kParked); }
@@ -38,19 +38,19 @@ class Lease {
     // Peer's side. False: the DMB is not parked any more, because its owner has taken it.
     [[nodiscard]] bool let_go() const { return change(kParked, kGone); }
     // Owner's side.
-    void retire() const {
-        if (word_ != nullptr && stands()) {
+    void end() const {
+        if (word_ != nullptr && is_valid()) {
             word().store(kGone);
         }
     }
-    [[nodiscard]] bool used() const { return word_ != nullptr && stands() && word().load() == kUsed; }
-    [[nodiscard]] bool gone() const { return word_ == nullptr || !stands() || word().load() == kGone; }
+    [[nodiscard]] bool used() const { return word_ != nullptr && is_valid() && word().load() == kUsed; }
+    [[nodiscard]] bool gone() const { return word_ == nullptr || !is_valid() || word().load() == kGone; }
 
  private:
     enum State : std::uint32_t { kUsed, kParked, kGone };
     [[nodiscard]] std::atomic_ref<std::uint32_t> word() const { return std::atomic_ref<std::uint32_t>(*word_); }
     [[nodiscard]] bool change(std::uint32_t from, std::uint32_t to) const {
-        return word_ != nullptr && stands() && word().compare_exchange_strong(from, to);
+        return word_ != nullptr && is_valid() && word().compare_exchange_strong(from, to);
     }
     std::uint32_t* word_;
     Claim claim_;

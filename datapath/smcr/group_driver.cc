@@ -109,7 +109,7 @@ void GroupDriver::close() {
     }
 }
 
-void GroupDriver::know(const llc::RTokenSet& rmb) {
+void GroupDriver::note_rmb(const llc::RTokenSet& rmb) {
     const std::lock_guard lock(mutex_);
     const auto it = std::ranges::find_if(rmbs_, [&](const llc::RTokenSet& known) { return meet(rmb, known); });
     if (it != rmbs_.end()) {
@@ -247,17 +247,17 @@ GroupDriver::CdcResult GroupDriver::on_cdc(const cdc::Message& message, LinkDriv
     return CdcResult::kTaken;
 }
 
-void GroupDriver::destroyed(unsigned stray) {
+void GroupDriver::destroyed(unsigned broken) {
     const std::lock_guard lock(mutex_);
-    strays_.erase(stray);
-    oldest_stray_.store(strays_.empty() ? kNoStray : *strays_.begin(), std::memory_order_release);
-    stray_has_gone_ = true;
+    broken_.erase(broken);
+    oldest_broken_.store(broken_.empty() ? kNoneBroken : *broken_.begin(), std::memory_order_release);
+    broken_link_gone_ = true;
 }
 
 void GroupDriver::say_later(std::vector<std::uint8_t> message) {
     const std::lock_guard lock(mutex_);
-    later_.push_back({newest_stray(), std::move(message)});
-    stray_has_gone_ |= !has_strays(newest_stray());
+    later_.push_back({last_broken(), std::move(message)});
+    broken_link_gone_ |= !has_broken(last_broken());
 }
 
 // C5: runs the connections and sends the messages that may have been held back. Connections run in the order of their
@@ -273,11 +273,11 @@ void GroupDriver::go_on(Poller& poller) {
             }
         }
         for (Later& later : later_) {
-            if (!has_strays(later.up_to)) {
+            if (!has_broken(later.up_to)) {
                 messages.push_back(std::move(later.message));
             }
         }
-        std::erase_if(later_, [this](const Later& later) { return !has_strays(later.up_to); });
+        std::erase_if(later_, [this](const Later& later) { return !has_broken(later.up_to); });
     }
     for (const auto& [token, task] : tasks) {
         poller.ready(*task);
@@ -297,7 +297,7 @@ void GroupDriver::settle(Poller& poller) {
     bool gone = false;
     {
         const std::lock_guard lock(mutex_);
-        gone = std::exchange(stray_has_gone_, false);
+        gone = std::exchange(broken_link_gone_, false);
         for (const AlertToken token : std::exchange(left_, {})) {
             const auto it = receivers_.find(token);
             if (it == receivers_.end()) {
@@ -353,18 +353,18 @@ void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
 }
 
 unsigned GroupDriver::lost(std::uint8_t number, Poller& poller) {
-    unsigned stray = 0;
+    unsigned broken_as = 0;
     {
         const std::lock_guard lock(mutex_);
         links_.erase(number);
         if (receiving_.erase(number) > 0) {
-            stray = ++newest_stray_;
-            strays_.insert(stray);
-            oldest_stray_.store(*strays_.begin(), std::memory_order_release);
+            broken_as = ++last_broken_;
+            broken_.insert(broken_as);
+            oldest_broken_.store(*broken_.begin(), std::memory_order_release);
         }
     }
     move_from(number, poller);
-    return stray;
+    return broken_as;
 }
 
 }  // namespace smc::smcr

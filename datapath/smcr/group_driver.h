@@ -92,14 +92,14 @@ class GroupDriver {
     void close();
     // C5: the queue pair of a broken link is destroyed. The caller calls Engine::kick() for the group's links
     // afterwards.
-    void destroyed(unsigned stray);
-    // C5: each broken link is numbered, from 1 on, and called a stray. Whether the queue pair of any stray up to this
-    // number still exists.
-    [[nodiscard]] bool has_strays(unsigned up_to) const {
-        return oldest_stray_.load(std::memory_order_acquire) <= up_to;
+    void destroyed(unsigned broken);
+    // C5: links that break are numbered, from 1 on. Whether the queue pair of any of them up to this number still
+    // exists.
+    [[nodiscard]] bool has_broken(unsigned up_to) const {
+        return oldest_broken_.load(std::memory_order_acquire) <= up_to;
     }
     // Notes how an RMB of the peer is reached over each link.
-    void know(const llc::RTokenSet& rmb);
+    void note_rmb(const llc::RTokenSet& rmb);
     void forget_rmb(const llc::RTokenSet& rmb);
     // How the peer's RMB that has `rkey` on link `known` is reached over link `wanted`; nothing: it is not known.
     [[nodiscard]] std::optional<llc::RToken> rtoken(std::uint8_t known, RKey rkey, std::uint8_t wanted) const;
@@ -119,11 +119,11 @@ class GroupDriver {
     CdcResult on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller);
     // Does on the engine's thread what rmbe_reassigned(), retire() and destroyed() have asked for.
     void settle(Poller& poller);
-    // The link has broken: its connections move, or end. Returns its number as a stray, which destroyed() is called
-    // with later; 0: use() was never called for it.
+    // The link has broken: its connections move, or end. Returns its number as a broken link, which destroyed() is
+    // called with later; 0: use() was never called for it.
     unsigned lost(std::uint8_t number, Poller& poller);
     // The number of the link that broke last.
-    [[nodiscard]] unsigned newest_stray() const { return newest_stray_.load(std::memory_order_relaxed); }
+    [[nodiscard]] unsigned last_broken() const { return last_broken_.load(std::memory_order_relaxed); }
     // The last message of a connection whose link has broken: it goes over another link, when that is safe (C5).
     void say_later(std::vector<std::uint8_t> message);
 
@@ -146,15 +146,15 @@ class GroupDriver {
     std::vector<std::uint8_t> retired_;  // links that connections are to leave
     std::atomic<unsigned> not_moved_{0};
     // C5.
-    static constexpr unsigned kNoStray = ~0U;
-    std::set<unsigned> strays_;
-    std::atomic<unsigned> oldest_stray_{kNoStray}, newest_stray_{0};
+    static constexpr unsigned kNoneBroken = ~0U;
+    std::set<unsigned> broken_;
+    std::atomic<unsigned> oldest_broken_{kNoneBroken}, last_broken_{0};
     struct Later {
-        unsigned up_to = 0;  // sent when has_strays(up_to) is false
+        unsigned up_to = 0;  // sent when has_broken(up_to) is false
         std::vector<std::uint8_t> message;
     };
-    std::vector<Later> later_;     // last messages
-    bool stray_has_gone_ = false;  // go_on() is due
+    std::vector<Later> later_;       // last messages
+    bool broken_link_gone_ = false;  // go_on() is due
     bool closed_ = false;
 };
 

@@ -43,13 +43,13 @@ LinkDriver::~LinkDriver() {
         std::vector<std::shared_ptr<ElementOwner>> kept;  // destroyed after the link
         std::unique_ptr<Link> link;
         std::shared_ptr<GroupDriver> group;  // set if it waits for destroyed()
-        unsigned stray = 0;
+        unsigned broken_as = 0;
         std::function<void()> buried;
 
         ~Remains() {
             link.reset();
             if (group) {
-                group->destroyed(stray);
+                group->destroyed(broken_as);
                 if (buried) {
                     buried();
                 }
@@ -62,9 +62,9 @@ LinkDriver::~LinkDriver() {
     auto remains = std::make_shared<Remains>();
     remains->kept = std::move(kept_);
     remains->link = std::move(link_);
-    if (stray_ != 0) {
+    if (broken_as_ != 0) {
         remains->group = group_;
-        remains->stray = stray_;
+        remains->broken_as = broken_as_;
         remains->buried = std::move(callbacks_.buried);
     }
     if (callbacks_.bury) {
@@ -259,7 +259,7 @@ void LinkDriver::release_later(Element send, const Encoded& message, const Encod
 
 void LinkDriver::send_held_back() {
     for (HeldBack& one : std::exchange(held_back_, {})) {
-        if (group_->has_strays(one.up_to)) {
+        if (group_->has_broken(one.up_to)) {
             held_back_.push_back(std::move(one));
         } else {
             send_last(one.message);
@@ -394,7 +394,7 @@ void LinkDriver::on_broken(const std::string& why) {
     }
     lost_.store(true, std::memory_order_relaxed);
     wake_starved();
-    stray_ = group_->lost(number_, *poller_);  // C3
+    broken_as_ = group_->lost(number_, *poller_);  // C3
     std::set<AlertToken> said;
     const auto pass_on_last = [&](const Encoded& last) {
         const auto view = last.view();

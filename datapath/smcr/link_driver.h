@@ -75,7 +75,7 @@ class LinkDriver final : public Task, private LinkHandler {
     // `last`: its last message, which goes over another link if this one breaks before.
     using Encoded = wire::Encoded<cdc::kMessageBytes>;
     void release(Element send, const Encoded& last);
-    // The same, but `message` has still to be sent, and is held back while has_strays(`up_to`) is true (C5).
+    // The same, but `message` has still to be sent, and is held back while has_broken(`up_to`) is true (C5).
     void release_later(Element send, const Encoded& message, const Encoded& last, unsigned up_to);
     // Whether there is room for `requests` more, and nothing is queued in front of them.
     [[nodiscard]] bool has_room(std::uint32_t requests) const;
@@ -148,7 +148,7 @@ class LinkDriver final : public Task, private LinkHandler {
     std::atomic<int> llc_pending_{0};
     bool readable_ = false;
     bool polling_ = false;
-    unsigned stray_ = 0;         // C5: its number as a broken link; not 0: the group waits for destroyed()
+    unsigned broken_as_ = 0;     // C5: its number as a broken link; not 0: the group waits for destroyed()
     std::uint64_t retired_ = 0;  // link_->retired() at the last retire()
     Spin spin_;
     std::uint64_t heard_ = 0;  // messages_received when it went to sleep

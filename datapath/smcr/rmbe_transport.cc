@@ -95,7 +95,7 @@ bool RmbeTransport::move() {
     before->forget(*task_);
     validation_ = outbox_.moved();
     if (before->is_lost() || (before_ && before_->is_lost())) {
-        beware_of_strays();
+        hold_back();
     }
     // If the connection moves twice before resume() succeeds, what it has posted is on the older link.
     if (!before_ || before_->is_lost() || before_->retired() >= before_until_) {
@@ -153,7 +153,7 @@ bool RmbeTransport::resume() {
         return false;
     }
     if (before_ && before_->is_lost()) {
-        beware_of_strays();
+        hold_back();
     }
     forget_before();
     if (receiver_->is_reassigned) {
@@ -170,14 +170,14 @@ bool RmbeTransport::resume() {
 
 // A broken link does not write again what the peer's device has acknowledged or the peer has consumed; it may write the
 // rest again.
-void RmbeTransport::beware_of_strays() {
+void RmbeTransport::hold_back() {
     if (!is_held()) {
         held_.reset();
     }
     if (not_consumed() != 0) {
         // If two links break, the position of the first one is the lower one.
         const cdc::Cursor position = held_ ? held_->position : outbox_.safe(peer_consumed(), send_size());
-        held_ = Held{position, parts_.group->newest_stray()};
+        held_ = Held{position, parts_.group->last_broken()};
     }
 }
 

@@ -56,10 +56,10 @@ class RmbeTransport final : public Transport, private Mover {
     bool resume();
     void forget_before();
     // C5: called when the link from which the connection has moved is broken.
-    void beware_of_strays();
+    void hold_back();
     // Whether C5 holds anything back. Nothing new is written to a peer that is done with the connection.
     [[nodiscard]] bool is_held() const {
-        return held_ && parts_.group->has_strays(held_->up_to) && !receiver_->inbox.peer_is_done();
+        return held_ && parts_.group->has_broken(held_->up_to) && !receiver_->inbox.peer_is_done();
     }
     [[nodiscard]] cdc::Cursor peer_consumed() const;
     [[nodiscard]] std::uint32_t not_consumed() const;
@@ -81,7 +81,7 @@ class RmbeTransport final : public Transport, private Mover {
     // C5: a broken link may still write once more to the peer's ring beyond this position.
     struct Held {
         cdc::Cursor position;
-        unsigned up_to = 0;  // GroupDriver::newest_stray()
+        unsigned up_to = 0;  // GroupDriver::last_broken()
     };
     std::optional<Held> held_;
 };

@@ -102,7 +102,7 @@ void SmcrGroup::link_connected(std::uint8_t number, Out out) {
             }
         }
     }
-    know(llc::kFirstLink, peer_.rmbe, out);
+    note_rmb(llc::kFirstLink, peer_.rmbe, out);
     const bool direct = key_.version < clc::kVersion2 || peer_.link_type == clc::LinkType::kDirect;
     carry_out(llc_->start({llc::kFirstLink, link->own, link->peer, link->own_id, direct}, out.now), out);
 }

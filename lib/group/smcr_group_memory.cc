@@ -128,13 +128,13 @@ void SmcrGroup::buffer_refused(BufferId id, std::uint8_t link, Refusal refusal, 
     refused_ = refusal;
 }
 
-bool SmcrGroup::know(std::uint8_t link, const clc::Rmbe& rmbe, Out out) {
+bool SmcrGroup::note_rmb(std::uint8_t link, const clc::Rmbe& rmbe, Out out) {
     if (!llc_) {
         return false;
     }
     const llc::RTokenSet* tokens = llc_->find_rmb(link, rmbe.rkey);
     if (tokens == nullptr) {
-        tokens = llc_->know(link, {rmbe.rkey, rmbe.rmb_address});
+        tokens = llc_->note_rmb(link, {rmbe.rkey, rmbe.rmb_address});
     }
     if (tokens != nullptr) {
         out.actions.push_back(KnowRmb{id_, *tokens});

@@ -16,7 +16,7 @@ Actions SmcrGroups::link_created(GroupId id, std::uint8_t link, const QpEnd& own
     if (group != nullptr) {
         group->link_created(link, own, own_id, direct, {actions, now});
     }
-    return after(group, std::move(actions), now);
+    return follow_up(group, std::move(actions), now);
 }
 
 Actions SmcrGroups::link_connected(GroupId id, std::uint8_t link, TimePoint now) {
@@ -26,7 +26,7 @@ Actions SmcrGroups::link_connected(GroupId id, std::uint8_t link, TimePoint now)
     if (group != nullptr) {
         group->link_connected(link, {actions, now});
     }
-    return after(group, std::move(actions), now);
+    return follow_up(group, std::move(actions), now);
 }
 
 Actions SmcrGroups::link_refused(GroupId id, std::uint8_t link, Refusal refusal, const std::string& detail,
@@ -37,7 +37,7 @@ Actions SmcrGroups::link_refused(GroupId id, std::uint8_t link, Refusal refusal,
     if (group != nullptr) {
         group->link_refused(link, refusal, detail, {actions, now});
     }
-    return after(group, std::move(actions), now);
+    return follow_up(group, std::move(actions), now);
 }
 
 Actions SmcrGroups::buffer_registered(GroupId id, BufferId buffer, std::uint8_t link, RKey rkey, VirtualAddress address,
@@ -47,7 +47,7 @@ Actions SmcrGroups::buffer_registered(GroupId id, BufferId buffer, std::uint8_t 
     if (group != nullptr) {
         group->buffer_registered(buffer, link, rkey, address, {actions, now});
     }
-    return after(group, std::move(actions), now);
+    return follow_up(group, std::move(actions), now);
 }
 
 Actions SmcrGroups::buffer_refused(GroupId id, BufferId buffer, std::uint8_t link, Refusal refusal,
@@ -57,7 +57,7 @@ Actions SmcrGroups::buffer_refused(GroupId id, BufferId buffer, std::uint8_t lin
     if (group != nullptr) {
         group->buffer_refused(buffer, link, refusal, detail, {actions, now});
     }
-    return after(group, std::move(actions), now);
+    return follow_up(group, std::move(actions), now);
 }
 
 Actions SmcrGroups::element_returned(GroupId id, BufferId buffer, std::uint8_t element, TimePoint now) {
@@ -66,7 +66,7 @@ Actions SmcrGroups::element_returned(GroupId id, BufferId buffer, std::uint8_t e
     if (group != nullptr) {
         group->element_returned(buffer, element, {actions, now});
     }
-    return after(group, std::move(actions), now);
+    return follow_up(group, std::move(actions), now);
 }
 
 Actions SmcrGroups::message(GroupId id, std::uint8_t link, wire::Bytes bytes, TimePoint now) {
@@ -78,7 +78,7 @@ Actions SmcrGroups::message(GroupId id, std::uint8_t link, wire::Bytes bytes, Ti
             end_those_in(*group, rmb, {actions, now});
         }
     }
-    return after(group, std::move(actions), now);
+    return follow_up(group, std::move(actions), now);
 }
 
 void SmcrGroups::heard(GroupId id, std::uint8_t link, std::uint64_t messages, TimePoint now) {
@@ -93,7 +93,7 @@ Actions SmcrGroups::link_down(GroupId id, std::uint8_t link, const std::string& 
     if (group != nullptr) {
         group->link_down(link, why, {actions, now});
     }
-    return after(group, std::move(actions), now);
+    return follow_up(group, std::move(actions), now);
 }
 
 Actions SmcrGroups::device_gone(const std::string& device, TimePoint now) {
@@ -101,7 +101,7 @@ Actions SmcrGroups::device_gone(const std::string& device, TimePoint now) {
     for (auto& [id, group] : groups_) {
         group->device_gone(device, {actions, now});
     }
-    return after(nullptr, std::move(actions), now);
+    return follow_up(nullptr, std::move(actions), now);
 }
 
 Actions SmcrGroups::set_ports(std::vector<LocalPort> ports, std::vector<LocalPort> down, TimePoint now) {
@@ -113,7 +113,7 @@ Actions SmcrGroups::set_ports(std::vector<LocalPort> ports, std::vector<LocalPor
         group->leave_dead_ports({actions, now});
         group->tick({actions, now});
     }
-    return after(nullptr, std::move(actions), now);
+    return follow_up(nullptr, std::move(actions), now);
 }
 
 Actions SmcrGroups::end_all(TimePoint now) {
@@ -122,7 +122,7 @@ Actions SmcrGroups::end_all(TimePoint now) {
         group->end(llc::DeleteLinkReason::kOperator, {actions, now});
         group->down("the agent stops", {actions, now});  // without waiting for the peer's answer
     }
-    return after(nullptr, std::move(actions), now);
+    return follow_up(nullptr, std::move(actions), now);
 }
 
 Actions SmcrGroups::tick(TimePoint now) {
@@ -131,7 +131,7 @@ Actions SmcrGroups::tick(TimePoint now) {
     for (auto& [id, group] : groups_) {
         group->tick({actions, now});
     }
-    return after(nullptr, std::move(actions), now);
+    return follow_up(nullptr, std::move(actions), now);
 }
 
 void SmcrGroups::set_in_use(std::size_t bytes) {
@@ -153,7 +153,7 @@ TimePoint SmcrGroups::next_deadline() const {
 
 // --- effects on waiting members and ended groups --------------------------------------------------------------------
 
-Actions SmcrGroups::after(const SmcrGroup* changed, Actions actions, TimePoint now) {
+Actions SmcrGroups::follow_up(const SmcrGroup* changed, Actions actions, TimePoint now) {
     const Out out{actions, now};
     // If the group cannot grow, all members that wait for an RMBE of it are refused: another try would fail, too.
     if (SmcrGroup* group = changed != nullptr ? lookup(changed->id()) : nullptr;

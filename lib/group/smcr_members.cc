@@ -25,7 +25,7 @@ Actions SmcrGroups::join_as_server(Join join, TimePoint now) {
     choose_bytes(join);
     members_.insert_or_assign(id, Member{.join = std::move(join), .server = true});
     waiting_.insert(id);
-    return after(nullptr, {}, now);
+    return follow_up(nullptr, {}, now);
 }
 
 Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
@@ -43,7 +43,7 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
         if (const auto refusal = make_group(member, out)) {
             refuse(member, *refusal, "", out);
         }
-        return after(nullptr, std::move(actions), now);
+        return follow_up(nullptr, std::move(actions), now);
     }
     // The EID is not compared: the server decides who shares a group, and a Linux server uses one group for all EIDs.
     const auto is_with_peer = [&](const SmcrGroup& group) {
@@ -65,7 +65,7 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
         member.group = it->second.get();
         member.peer_link = *member.group->links().with_peer(peer.link);
     }
-    return after(nullptr, std::move(actions), now);
+    return follow_up(nullptr, std::move(actions), now);
 }
 
 Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint now) {
@@ -92,7 +92,7 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
     }
     if (member.server && !member.first_contact && !named && group.active()) {
         link_failed(member, Reason::kProtocolError, "Confirm names a link that is not known here", false, out);
-    } else if (member.server && !member.first_contact && named && !group.know(*named, peer.rmbe, out)) {
+    } else if (member.server && !member.first_contact && named && !group.note_rmb(*named, peer.rmbe, out)) {
         link_failed(member, Reason::kRtokenFailed, "the client has too many RMBs", false, out);
     } else if (member.server && member.first_contact && !connect(group, peer, out)) {
         link_failed(member, Reason::kLinkNotReady, kManyConnect, true, out);
@@ -100,7 +100,7 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
         take_over(member, peer.rmbe, out);
         member.peer_rmbe = peer.rmbe;
     }
-    return after(&group, std::move(actions), now);
+    return follow_up(&group, std::move(actions), now);
 }
 
 void SmcrGroups::running(MemberId id) {
@@ -136,7 +136,7 @@ Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
     }
     waiting_.erase(id);
     members_.erase(it);
-    return after(group, std::move(actions), now);
+    return follow_up(group, std::move(actions), now);
 }
 
 // --- a member's steps -----------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ bool SmcrGroups::assign(Member& member, Out out) {
     }
     member.peer_rmbe = member.join.peer.rmbe;
     if (!member.first_contact) {
-        if (group.know(member.peer_link, member.join.peer.rmbe, out)) {
+        if (group.note_rmb(member.peer_link, member.join.peer.rmbe, out)) {
             take_over(member, member.join.peer.rmbe, out);
             joined(member, out);
         } else {

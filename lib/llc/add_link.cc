@@ -45,7 +45,7 @@ void AddLinkFlow::offer(const LinkTerms& own, const RoceGid& target, std::vector
                         TimePoint deadline) {
     *this = {};
     enter(State::kOffered, deadline);
-    over_ = out.link;
+    carrier_ = out.link;
     terms_ = own;
     auto request = out.request<AddLink>();
     fill_in(request, own, pairs);
@@ -64,7 +64,7 @@ void AddLinkFlow::await(TimePoint deadline) {
 void AddLinkFlow::choose(const AddLink& request, std::uint8_t over, TimePoint deadline) {
     *this = {};
     enter(State::kChoosing, deadline);
-    over_ = over;
+    carrier_ = over;
     request_ = request;
     terms_.number = request.link_number;
     terms_.peer = end_of(request);

@@ -23,7 +23,7 @@ const RTokenSet* answer(const ConfirmRkey& request, PeerRmbs& rmbs, bool later, 
         for (const LinkRToken& other : request.others) {
             tokens.insert_or_assign(other.link_number, RToken{other.rkey, other.address});
         }
-        known = rmbs.know(tokens);
+        known = rmbs.note_rmb(tokens);
     }
     reply.negative = known == nullptr;
     reply.retry = later;
@@ -57,7 +57,7 @@ std::optional<RkeyConfirmed> OwnRmbs::on_reply(const ConfirmRkey& reply, TimePoi
         return std::nullopt;
     }
     const RmbId rmb = waiting_.front().rmb;
-    if (const auto& tokens = rmbs_[rmb]; !tokens.contains(over_) || tokens.at(over_).rkey != reply.rkey) {
+    if (const auto& tokens = rmbs_[rmb]; !tokens.contains(carrier_) || tokens.at(carrier_).rkey != reply.rkey) {
         return std::nullopt;  // a late reply
     }
     if (reply.negative && reply.retry && retries_ < kMaxRetries) {
@@ -86,7 +86,7 @@ void OwnRmbs::proceed(const GroupTerms& group, const std::vector<std::uint8_t>& 
     }
     retry_at_ = kNever;
     deadline_ = now + 2 * group.reply_timeout;
-    over_ = out.link;
+    carrier_ = out.link;
     if (next.deletes) {
         auto request = out.request<DeleteRkey>();
         request.rkeys.push_back(here->second.rkey);

@@ -20,7 +20,7 @@ bool DeleteLinkFlow::concerns(std::uint8_t number) const {
 void DeleteLinkFlow::begin(const LinkOut& out, TimePoint deadline) {
     deleting_ = wanted_.front();
     wanted_.pop_front();
-    over_ = out.link;
+    carrier_ = out.link;
     deadline_ = deadline;
     auto request = out.request<DeleteLink>();
     request.link_number = deleting_->number;
@@ -56,7 +56,7 @@ std::optional<Over> DeleteLinkFlow::end(DeleteLinkReason reason, const GroupTerm
 }
 
 void DeleteLinkFlow::end_elsewhere(const LinkOut& out) {
-    ends_over_ = out.link;
+    end_carrier_ = out.link;
     auto request = out.request<DeleteLink>();
     request.all = true;
     request.orderly = true;

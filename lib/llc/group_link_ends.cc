@@ -45,15 +45,15 @@ void GroupLlc::forget(Actions& actions, std::uint8_t number, const std::string& 
 
 // Exchanges under way over this link will not be answered: they start again over another link, or have failed.
 void GroupLlc::restart_elsewhere(Actions& actions, std::uint8_t number) {
-    if (own_rmbs_.under_way() && own_rmbs_.over() == number) {
+    if (own_rmbs_.under_way() && own_rmbs_.carrier() == number) {
         own_rmbs_.restart();
     }
-    if (delete_link_.deleting() && delete_link_.over() == number) {
+    if (delete_link_.deleting() && delete_link_.carrier() == number) {
         delete_link_.restart();
     }
     const bool agreeing =
         add_link_.under_way() && add_link_.state() != Adding::kWanted && add_link_.state() != Adding::kAwaited;
-    if (agreeing && add_link_.over() == number) {
+    if (agreeing && add_link_.carrier() == number) {
         adding_failed(actions, "link lost during ADD LINK", false);
     }
 }
@@ -70,7 +70,7 @@ void GroupLlc::lose(Actions& actions, std::uint8_t number, const std::string& wh
     const bool may_decline = awaits_confirm_link();
     it->second.state = LinkLlc::State::kDown;
     if (carrier() == nullptr) {
-        return over(actions, {Reason::kLinkDown, why, may_decline});
+        return finish(actions, {Reason::kLinkDown, why, may_decline});
     }
     actions.push_back(LinkGone{number, why});
     restart_elsewhere(actions, number);
@@ -90,8 +90,8 @@ Actions GroupLlc::link_down(std::uint8_t number, const std::string& why, TimePoi
         links_.erase(it);
         restart_elsewhere(actions, number);
         if (const LinkLlc* left = carrier(); left == nullptr) {
-            over(actions, {Reason::kNone, why});
-        } else if (delete_link_.ends_over() == number) {
+            finish(actions, {Reason::kNone, why});
+        } else if (delete_link_.end_carrier() == number) {
             delete_link_.end_elsewhere(out(actions, *left));
         }
         return actions;
@@ -113,7 +113,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoin
     const bool last = others.empty() || (others.size() == 1 && others.front() == m.link_number);
     const bool all = m.all || (!m.reply && last && links_.contains(m.link_number));
     if (all && !(m.reply && !delete_link_.ending())) {
-        return over(actions, delete_link_.ended(m, terms_, out(actions, link)));
+        return finish(actions, delete_link_.ended(m, terms_, out(actions, link)));
     }
     if (m.reply) {
         // The client's reply to the server's request, or the reply of a server that does not know the link.

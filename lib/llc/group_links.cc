@@ -87,7 +87,7 @@ void refuse(const AddLink& request, const LinkOut& out) {
 // The client has not connected its queue pair in time. A server takes silence for a failure of the link by which it
 // sent ADD LINK.
 void GroupLlc::choose_too_late(Actions& actions) {
-    if (const auto over = links_.find(add_link_.over()); over != links_.end()) {
+    if (const auto over = links_.find(add_link_.carrier()); over != links_.end()) {
         refuse(add_link_.request(), out(actions, over->second));
     }
     adding_failed(actions, "connecting the queue pair took too long", true);
@@ -120,7 +120,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint n
 }
 
 void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const AddLink& m, TimePoint now) {
-    if (add_link_.state() != Adding::kOffered || link.terms.number != add_link_.over()) {
+    if (add_link_.state() != Adding::kOffered || link.terms.number != add_link_.carrier()) {
         // No offer awaits this reply. Linux accepts a link first, and rejects it if it then cannot set it up; CONFIRM
         // LINK fails in that case.
         return;
@@ -138,13 +138,13 @@ void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const Ad
 }
 
 void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m, TimePoint now) {
-    const bool expected =
-        add_link_.state() == Adding::kExchanging && link.terms.number == add_link_.over() && m.reply == terms_.server;
+    const bool expected = add_link_.state() == Adding::kExchanging && link.terms.number == add_link_.carrier() &&
+                          m.reply == terms_.server;
     if (!expected) {
         return;
     }
     if (!add_link_.on(m, out(actions, link), reply_by(now))) {
-        const std::uint8_t over_link = add_link_.over();
+        const std::uint8_t over_link = add_link_.carrier();
         const char* why = "ADD LINK CONTINUATION has a wrong number of RKeys or link number";
         // C.7.1: as if the link had failed.
         adding_failed(actions, why, false);
@@ -169,7 +169,7 @@ void GroupLlc::connect_or_go_on(Actions& actions, TimePoint now) {
 // Records how the peer's RMBs are reached over the new link. Linux names RMBs that it never told of; they are ignored.
 void GroupLlc::learn(Actions& actions) {
     for (const RTokenPair& pair : add_link_.take_pairs()) {
-        if (const RTokenSet* rmb = peer_rmbs_.pair(add_link_.over(), add_link_.number(), pair)) {
+        if (const RTokenSet* rmb = peer_rmbs_.pair(add_link_.carrier(), add_link_.number(), pair)) {
             actions.push_back(PeerRmb{*rmb});
         }
     }
@@ -197,7 +197,7 @@ Actions GroupLlc::link_connected(std::uint8_t number, TimePoint now) {
     }
     LinkLlc& link = links_[number];
     link.terms = add_link_.terms();
-    link.little_endian = links_.at(add_link_.over()).little_endian;
+    link.little_endian = links_.at(add_link_.carrier()).little_endian;
     add_link_.confirming(state_ == State::kForming ? add_link_.deadline() : now + 2 * terms_.reply_timeout);
     link.confirm.start(terms_, link.terms, out(actions, link), now);
     return actions;
@@ -205,12 +205,12 @@ Actions GroupLlc::link_connected(std::uint8_t number, TimePoint now) {
 
 Actions GroupLlc::accept_link(const LinkTerms& own, TimePoint now) {
     Actions actions;
-    const auto over = links_.find(add_link_.over());
+    const auto over = links_.find(add_link_.carrier());
     if (add_link_.state() != Adding::kChoosing || add_link_.number() != own.number || over == links_.end()) {
         actions.push_back(LinkGone{own.number, "accepted too late: the offer of the server has expired"});
         return actions;
     }
-    add_link_.accept(own, own_rmbs_.pairs(add_link_.over(), own.number), out(actions, over->second),
+    add_link_.accept(own, own_rmbs_.pairs(add_link_.carrier(), own.number), out(actions, over->second),
                      now + 3 * terms_.reply_timeout);
     learn(actions);
     LinkLlc& link = links_[own.number];
@@ -225,7 +225,7 @@ Actions GroupLlc::accept_link(const LinkTerms& own, TimePoint now) {
 
 Actions GroupLlc::reject_link(AddLinkReason reason, TimePoint now) {
     Actions actions;
-    const auto over = links_.find(add_link_.over());
+    const auto over = links_.find(add_link_.carrier());
     if (add_link_.state() == Adding::kChoosing && over != links_.end()) {
         add_link_.reject(reason, out(actions, over->second));
         actions.push_back(AddLinkOver{false, reason == AddLinkReason::kNoAlternatePath});

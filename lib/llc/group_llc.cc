@@ -47,10 +47,10 @@ TimePoint GroupLlc::reply_by(TimePoint now) const {
     return now + (state_ == State::kForming ? 1 : 2) * terms_.reply_timeout;
 }
 
-void GroupLlc::over(Actions& actions, Over over) {
+void GroupLlc::finish(Actions& actions, Over how) {
     if (state_ != State::kOver) {  // M3
         state_ = State::kOver;
-        actions.push_back(std::move(over));
+        actions.push_back(std::move(how));
     }
 }
 
@@ -59,7 +59,7 @@ void GroupLlc::over(Actions& actions, Over over) {
 // only the link with the violation is lost.
 void GroupLlc::violated(Actions& actions, std::uint8_t link, std::string how) {
     if (state_ == State::kForming || up().size() <= 1) {
-        over(actions, {Reason::kLlcViolation, std::move(how), !terms_.server && awaits_confirm_link()});
+        finish(actions, {Reason::kLlcViolation, std::move(how), !terms_.server && awaits_confirm_link()});
     } else {
         lose(actions, link, how);
     }
@@ -89,7 +89,7 @@ void GroupLlc::activate(Actions& actions) {
 void GroupLlc::proceed(Actions& actions, TimePoint now) {
     const LinkLlc* link = carrier();
     if (state_ == State::kActive && up().empty()) {
-        over(actions, {Reason::kLinkDown, "no link is left"});
+        finish(actions, {Reason::kLinkDown, "no link is left"});
     }
     if (link == nullptr || state_ == State::kOver || state_ == State::kEnding) {
         return;
@@ -237,7 +237,7 @@ Actions GroupLlc::end(DeleteLinkReason reason, TimePoint now) {
     own_rmbs_.restart();
     delete_link_.restart();
     if (auto end = delete_link_.end(reason, terms_, out(actions, *link), now)) {
-        over(actions, std::move(*end));
+        finish(actions, std::move(*end));
     } else {
         state_ = State::kEnding;
         add_link_.done();
@@ -249,7 +249,7 @@ Actions GroupLlc::down(std::string why) {
     Actions actions;
     // C.2: until CONFIRM LINK has come, either side may decline. Afterwards a Linux server runs the connection,
     // whatever becomes of ADD LINK, and reads no Decline any more.
-    over(actions, {Reason::kLinkDown, std::move(why), awaits_confirm_link()});
+    finish(actions, {Reason::kLinkDown, std::move(why), awaits_confirm_link()});
     return actions;
 }
 
@@ -276,7 +276,7 @@ void GroupLlc::heard(std::uint8_t number, std::uint64_t messages, TimePoint now)
 // it waits for ADD LINK CONTINUATION, and both sides go on with that link (docs/notebook.md, Linux as the peer).
 void GroupLlc::delete_link_unanswered(Actions& actions, TimePoint now) {
     constexpr auto kUnanswered = "DELETE LINK was not answered";
-    const std::uint8_t carried_by = delete_link_.over();
+    const std::uint8_t carried_by = delete_link_.carrier();
     if (state_ == State::kForming) {
         forget(actions, delete_link_.deleting()->number, kUnanswered);
         return restart_elsewhere(actions, carried_by);
@@ -297,15 +297,15 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
             return false;
         }
         // C.7.1 has both sides break the TCP connection, but a Linux client waits for the server's Decline.
-        over(actions, {Reason::kTimeoutConfirmLink, "CONFIRM LINK did not come in time", terms_.server});
+        finish(actions, {Reason::kTimeoutConfirmLink, "CONFIRM LINK did not come in time", terms_.server});
         return true;
     }
     if (now >= add_link_.deadline()) {
         const AddLinkFlow::State state = add_link_.state();
-        const std::uint8_t over_link = add_link_.over();
+        const std::uint8_t over_link = add_link_.carrier();
         const bool unanswered = state == AddLinkFlow::State::kOffered || state == AddLinkFlow::State::kExchanging;
         if (unanswered && state_ == State::kForming) {
-            over(actions, {Reason::kTimeoutAddLink, "ADD LINK was not answered"});
+            finish(actions, {Reason::kTimeoutAddLink, "ADD LINK was not answered"});
             return true;
         }
         if (state == AddLinkFlow::State::kChoosing) {
@@ -319,7 +319,7 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
         return true;
     }
     if (now >= delete_link_.end_deadline()) {
-        over(actions, {Reason::kNone, "the server did not answer DELETE LINK"});
+        finish(actions, {Reason::kNone, "the server did not answer DELETE LINK"});
         return true;
     }
     if (now >= delete_link_.deadline()) {
@@ -327,7 +327,7 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
         return true;
     }
     if (now >= own_rmbs_.deadline()) {
-        const std::uint8_t carried_by = own_rmbs_.over();
+        const std::uint8_t carried_by = own_rmbs_.carrier();
         lose(actions, carried_by, text(own_rmbs_.type()) + " was not answered");
         restart_elsewhere(actions, carried_by);
         return true;

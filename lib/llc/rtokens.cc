@@ -21,11 +21,11 @@ const RTokenSet* PeerRmbs::find(std::uint8_t link, RKey rkey) const {
     return it == rmbs_.end() ? nullptr : &*it;
 }
 
-const RTokenSet* PeerRmbs::know(std::uint8_t link, const RToken& token) {
-    return know(RTokenSet{{link, token}});
+const RTokenSet* PeerRmbs::note_rmb(std::uint8_t link, const RToken& token) {
+    return note_rmb(RTokenSet{{link, token}});
 }
 
-const RTokenSet* PeerRmbs::know(const RTokenSet& tokens) {
+const RTokenSet* PeerRmbs::note_rmb(const RTokenSet& tokens) {
     for (const auto& [link, token] : tokens) {
         if (const auto it = std::ranges::find_if(rmbs_, has(link, token.rkey)); it != rmbs_.end()) {
             for (const auto& [number, one] : tokens) {

@@ -33,8 +33,8 @@ class Unheard final : public Transport {
     [[nodiscard]] std::uint32_t window() const override { return kRing; }
     [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_; }
     [[nodiscard]] flow::PeerState peer() const override { return state; }
-    [[nodiscard]] bool receive_ring_stands() const override { return !is_lost; }
-    [[nodiscard]] bool stands() const override { return !is_lost; }
+    [[nodiscard]] bool receive_ring_is_valid() const override { return !is_lost; }
+    [[nodiscard]] bool is_valid() const override { return !is_lost; }
     [[nodiscard]] bool can_send() const override { return true; }
     void want_room() override {}
     [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override {

@@ -12,7 +12,7 @@ namespace {
 // How long a sender retries before it gives up on a peer that does not acknowledge.
 constexpr auto kRetries = std::chrono::milliseconds(500);
 // Packets of a broken queue pair arrive within this time, or not at all.
-constexpr auto kStrayTime = std::chrono::milliseconds(300);
+constexpr auto kLateTime = std::chrono::milliseconds(300);
 // Messages that one poll() takes.
 constexpr int kPerPoll = 16;
 
@@ -187,26 +187,26 @@ void SimLink::fail(std::string why) {
     if (!failure_) {
         failure_ = std::move(why);
         descriptor_.changed();
-        if (!has_lost_ && world_.strikes(Mishap::kStrays)) {
-            set_strays_loose();
+        if (!has_lost_ && world_.strikes(Mishap::kLateWrites)) {
+            deliver_late();
         }
     }
 }
 
 // Lets all requests arrive later that the peer did not get: they are in a queue of this host, or are being
 // retransmitted.
-void SimLink::set_strays_loose() {
-    TimePoint when = world_.now() + world_.below(100) * kStrayTime / 100;
+void SimLink::deliver_late() {
+    TimePoint when = world_.now() + world_.below(100) * kLateTime / 100;
     for (const std::deque<Request>* requests : {&unacknowledged_, &in_flight_}) {
         for (const Request& request : *requests) {
-            Stray copy{{}, request.message};
+            LateRequest copy{{}, request.message};
             for (const Write& write : request.writes) {
                 copy.writes.push_back({{write.from.begin(), write.from.end()}, write.rkey, write.to});
             }
             when += world_.network();
             world_.at(when, [weak = std::weak_ptr(self_), copy = std::move(copy)] {
                 if (const auto self = weak.lock()) {
-                    (*self)->stray(copy);
+                    (*self)->arrive_late(copy);
                 }
             });
         }
@@ -214,13 +214,14 @@ void SimLink::set_strays_loose() {
 }
 
 // If the peer's queue pair works, it takes the packets: they are the next ones that it expects.
-void SimLink::stray(const Stray& request) {
+void SimLink::arrive_late(const LateRequest& request) {
     SimLink* there = other_end();
     if (there == nullptr || there->failure_ || !there->peer_) {
         return;
     }
-    world_.tell("a stray of " + text(end_.qpn) + " arrives: " + std::to_string(request.writes.size()) + " writes");
-    for (const Stray::Write& write : request.writes) {
+    world_.tell("a late request of " + text(end_.qpn) + " arrives: " + std::to_string(request.writes.size()) +
+                " writes");
+    for (const LateRequest::Write& write : request.writes) {
         there->put(write.rkey, write.to, write.bytes);
     }
     there->messages_.push_back(request.message);

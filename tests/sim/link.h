@@ -99,7 +99,7 @@ class SimLink final : public smcr::Link {
         std::uint64_t sequence = 0;  // its completion completes everything before it
     };
     // A request whose packets are under way: a copy, because the memory that they were read from may change.
-    struct Stray {
+    struct LateRequest {
         struct Write {
             std::vector<std::uint8_t> bytes;
             RKey rkey;
@@ -115,8 +115,8 @@ class SimLink final : public smcr::Link {
     // The peer has acknowledged the requests of this end up to `sequence`.
     void acknowledged(std::uint64_t sequence);
     void fail(std::string why);
-    void set_strays_loose();
-    void stray(const Stray& request);
+    void deliver_late();
+    void arrive_late(const LateRequest& request);
     void put(RKey rkey, VirtualAddress to, std::span<const std::uint8_t> bytes);
     [[nodiscard]] std::uint32_t level() const;
     [[nodiscard]] SimLink* peer() const;

@@ -58,7 +58,7 @@ void LinkGroups::on(const group::CreateLink& action) {
 
 // Destroys a queue pair late. On a device that may take seconds, while packets of the queue pair wait to leave.
 void LinkGroups::bury(std::shared_ptr<void> remains) {
-    if (!world_.struck(Mishap::kStrays)) {
+    if (!world_.struck(Mishap::kLateWrites)) {
         return;
     }
     const std::uint64_t grave = next_grave_++;

@@ -9,7 +9,7 @@ using group::Refusal;
 
 void LinkGroups::on(const group::KnowRmb& action) {
     if (Live* group = live(action.group)) {
-        group->driver->know(action.tokens);
+        group->driver->note_rmb(action.tokens);
     }
 }
 

@@ -150,7 +150,7 @@ void Scenario::draw_mishaps() {
         b_->move_connections(world_.between(1, 10) * first / 10);
         (world_.chance(50) ? a_ : b_)->flap_first_port(first, world_.some_time(2s));
         (world_.chance(50) ? a_ : b_)->flap_port(first + world_.between(100, 1000) * 1ms, world_.some_time(2s));
-        world_.allow(Mishap::kStrays, 90);
+        world_.allow(Mishap::kLateWrites, 90);
         world_.allow(Mishap::kEndsLate, 90);
         return;
     }

@@ -45,7 +45,7 @@ namespace smc::sim {
     X(kAckedAndLost, "a device acknowledges what it then loses")         \
     X(kLinkSlow, "a message on a link takes its time")                   \
     X(kEndsLate, "a queue pair goes on when its link has ended")         \
-    X(kStrays, "what a broken queue pair has sent arrives late")         \
+    X(kLateWrites, "what a broken queue pair has sent arrives late")     \
     X(kGroupsEnd, "one side ends all its link groups")                   \
     X(kDeviceGone, "a device is gone at once, and comes back")           \
     X(kFlowsAtOnce, "both sides change their links at the same moment")  \

@@ -77,7 +77,7 @@ struct Stuck : Group {
 
     explicit Stuck(std::uint8_t link) {
         REQUIRE(driver->open(kToken));
-        driver->know({{link, {PlainMemory::rkey(), to.address()}}});
+        driver->note_rmb({{link, {PlainMemory::rkey(), to.address()}}});
         transport = std::make_unique<RmbeTransport>(
             RmbeTransport::Parts{driver, kToken, Element(own, 0, own->bytes()), Element(from, 0, from->bytes()),
                                  RemoteRmbe{link, PlainMemory::rkey(), to.address(), 0, kToken, 4096}});
@@ -135,7 +135,7 @@ struct Moved : Group {
 
     explicit Moved(bool acknowledged = false) {
         REQUIRE(driver->open(kToken));
-        driver->know({{1, {PlainMemory::rkey(), to.address()}}, {2, {PlainMemory::rkey(), to.address()}}});
+        driver->note_rmb({{1, {PlainMemory::rkey(), to.address()}}, {2, {PlainMemory::rkey(), to.address()}}});
         transport = std::make_unique<RmbeTransport>(
             RmbeTransport::Parts{driver, kToken, Element(own, 0, own->bytes()), Element(from, 0, from->bytes()),
                                  RemoteRmbe{1, PlainMemory::rkey(), to.address(), 0, kToken, 4096}});
@@ -200,7 +200,7 @@ TEST_CASE("group_driver__a_connection_is_held_back_by_its_own_link_only_C5") {
     other->shut("gone");
     third->on_event(0, 0);
     third->run(std::chrono::steady_clock::now());
-    REQUIRE(moved.driver->has_strays(moved.driver->newest_stray()) == used);
+    REQUIRE(moved.driver->has_broken(moved.driver->last_broken()) == used);
     CHECK(moved.transport->peer().consumer == cdc::Cursor{0, 4});
 }
 
@@ -276,7 +276,7 @@ TEST_CASE("group_driver__a_last_message_does_not_overtake_what_was_written_on_a_
     const auto own = std::make_shared<PlainMemory>(4096), from = std::make_shared<PlainMemory>(4096);
     PlainMemory to(4096);
     REQUIRE(group.driver->open(kToken));
-    group.driver->know({{1, {PlainMemory::rkey(), to.address()}}, {2, {PlainMemory::rkey(), to.address()}}});
+    group.driver->note_rmb({{1, {PlainMemory::rkey(), to.address()}}, {2, {PlainMemory::rkey(), to.address()}}});
     RmbeTransport transport({group.driver, kToken, Element(own, 0, own->bytes()), Element(from, 0, from->bytes()),
                              RemoteRmbe{1, PlainMemory::rkey(), to.address(), 0, kToken, 4096}});
     Connection task(*group.driver, AlertToken{1}, 2);
@@ -303,7 +303,7 @@ TEST_CASE("group_driver__a_damaged_eye_catcher_is_noticed") {
     const auto own = std::make_shared<PlainMemory>(4096), from = std::make_shared<PlainMemory>(4096);
     PlainMemory to(4096);
     REQUIRE(group.driver->open(kToken));
-    group.driver->know({{1, {PlainMemory::rkey(), to.address()}}});
+    group.driver->note_rmb({{1, {PlainMemory::rkey(), to.address()}}});
     RmbeTransport transport({group.driver, kToken, Element(own, 0, own->bytes()), Element(from, 0, from->bytes()),
                              RemoteRmbe{1, PlainMemory::rkey(), to.address(), 0, kToken, 4096}, true});
     Connection task(*group.driver, AlertToken{1}, 1);
@@ -354,10 +354,10 @@ TEST_CASE("group_driver__an_rmbe_is_given_back_when_its_peer_is_done_with_it_ove
 TEST_CASE("group_driver__an_rmb_of_the_peer_is_found_over_every_link_that_it_was_told_for") {
     GroupDriver group;
     const llc::RToken one{RKey{11}, VirtualAddress{0x1000}}, two{RKey{22}, VirtualAddress{0x2000}};
-    group.know({{1, one}});
+    group.note_rmb({{1, one}});
     CHECK(group.rtoken(1, one.rkey, 1) == one);
     CHECK_FALSE(group.rtoken(1, one.rkey, 2));
-    group.know({{1, one}, {2, two}});
+    group.note_rmb({{1, one}, {2, two}});
     CHECK(group.rtoken(1, one.rkey, 2) == two);
     CHECK(group.rtoken(2, two.rkey, 1) == one);
     CHECK_FALSE(group.rtoken(2, one.rkey, 1));  // an RKey is valid on its own link only

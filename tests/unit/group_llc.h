@@ -64,7 +64,7 @@ struct Side : GroupLlc {
         rmb_registered(RmbId{static_cast<std::uint32_t>(rkey)}, kFirstLink, {rkey, {}});
         return GroupLlc::delete_rkey(RmbId{static_cast<std::uint32_t>(rkey)}, now);
     }
-    bool know(RKey rkey) { return GroupLlc::know(kFirstLink, {rkey, {}}) != nullptr; }
+    bool note_rmb(RKey rkey) { return GroupLlc::note_rmb(kFirstLink, {rkey, {}}) != nullptr; }
     [[nodiscard]] bool knows(RKey rkey) const { return find_rmb(kFirstLink, rkey) != nullptr; }
     // Also checks that nothing happens before next_deadline().
     Actions tick(TimePoint now, std::uint64_t messages) {
@@ -127,8 +127,8 @@ struct Doubled {
         REQUIRE(find<WantLink>(server.message(bytes(client.message(bytes(request), kStart)), kStart)) != nullptr);
         own_rmb(server, 10);
         own_rmb(client, 20);
-        (void)server.know(RKey{20});
-        (void)client.know(RKey{10});
+        (void)server.note_rmb(RKey{20});
+        (void)client.note_rmb(RKey{10});
     }
     // An RMB with RKey n on the first link, and n + 100 on the second.
     static void own_rmb(Side& side, std::uint32_t n) {

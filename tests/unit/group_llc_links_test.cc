@@ -15,7 +15,7 @@ TEST_CASE("group_llc__a_second_link_is_confirmed_and_all_rmbs_are_known_over_it"
     Doubled d(version);
     for (const std::uint32_t more : {11U, 12U, 13U}) {  // more than fit into one message of version 1
         Doubled::own_rmb(d.server, more);
-        (void)d.client.know(RKey{more});
+        (void)d.client.note_rmb(RKey{more});
     }
     d.double_up();
     CHECK((d.server.state() == GroupLlc::State::kActive && d.client.state() == GroupLlc::State::kActive));

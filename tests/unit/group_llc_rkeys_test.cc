@@ -80,7 +80,7 @@ TEST_CASE("group_llc__a_peer_may_have_255_rmbs") {
 
 TEST_CASE("group_llc__version_1_tells_unknown_rkeys_in_a_mask") {
     Pair p(terms(true, 1), terms(false, 1));
-    (void)p.server.know(RKey{8});
+    (void)p.server.note_rmb(RKey{8});
     auto gone = message<DeleteRkey>(1);
     gone.rkeys = {RKey{7}, RKey{8}, RKey{9}};
     gone.count = 3;
@@ -90,7 +90,7 @@ TEST_CASE("group_llc__version_1_tells_unknown_rkeys_in_a_mask") {
 
 TEST_CASE("group_llc__delete_rkey_is_over_when_the_peer_answers") {
     Pair p;
-    (void)p.server.know(RKey{3});
+    (void)p.server.note_rmb(RKey{3});
     const auto request = p.client.delete_rkey(RKey{3}, kStart);
     const auto answer = p.server.message(bytes(request), kStart);
     CHECK_FALSE(sent<DeleteRkey>(answer).negative);

@@ -33,7 +33,7 @@ TEST_CASE("ivshmem_fabric__who_stood_still_and_has_lost_its_blocks_leaves_them_a
     REQUIRE(theirs);
     auto peer = std::make_shared<smcd::Dmb>(std::move(*theirs));
     auto transport = std::make_unique<smcd::DmbTransport>(own->dmb, peer);
-    CHECK(transport->stands());
+    CHECK(transport->is_valid());
 
     // Meanwhile the other peers have taken its slot and its blocks, and have overwritten all of them with payload.
     const Mapping memory = shared.map();
@@ -44,14 +44,14 @@ TEST_CASE("ivshmem_fabric__who_stood_still_and_has_lost_its_blocks_leaves_them_a
     std::ranges::fill(blocks, std::uint8_t{0});
     const std::vector<std::uint8_t> before(blocks.begin(), blocks.end());
 
-    CHECK_FALSE(transport->stands());
+    CHECK_FALSE(transport->is_valid());
     transport->arm();
     transport->publish({{0, 7}, cdc::kWriterBlocked, cdc::kAbnormalClose}, 7);
     transport->consumed({0, 5});
     transport->idle();
     CHECK_FALSE(peer->lease().park());
     CHECK(peer->lease().gone());
-    own->dmb->lease().retire();
+    own->dmb->lease().end();
     late.fabric->deregister(own->token);
     transport.reset();
     peer.reset();

@@ -103,7 +103,7 @@ struct Spliced {
 
     // `fin_timeout_s`: the leg's tcp_fin_timeout, and when the other socket probes its peer; 0: the system's, and
     // never.
-    explicit Spliced(bool minds_clc = false, std::chrono::milliseconds close_timeout = std::chrono::seconds(10),
+    explicit Spliced(bool watches_for_clc = false, std::chrono::milliseconds close_timeout = std::chrono::seconds(10),
                      int fin_timeout_s = 0) {
         auto [a, leg] = connected();
         ::setsockopt(leg.get(), IPPROTO_TCP, TCP_LINGER2, &fin_timeout_s, sizeof fin_timeout_s);
@@ -115,7 +115,7 @@ struct Spliced {
         server = std::move(b);
         engine = Engine::start([this](const ConnectionEnd& end) { ended.set_value(end); }).value();
         engine->add(std::make_shared<SplicedConnection>(1, counters, of_agent(std::move(leg)), of_agent(std::move(clc)),
-                                                        close_timeout, minds_clc));
+                                                        close_timeout, watches_for_clc));
     }
 
     Reason reason() {

@@ -19,20 +19,20 @@ TEST_CASE("standstill__wants_as_many_looks_as_fit_into_the_time") {
     CHECK_FALSE(data_path.look(true, now));
     for (int n = 0; n < 2; n++) {
         CHECK_FALSE(data_path.look(false, now += 250ms));
-        CHECK_FALSE(data_path.stands());
+        CHECK_FALSE(data_path.stands_still());
     }
     CHECK(data_path.look(false, now += 250ms));
-    CHECK(data_path.stands());
+    CHECK(data_path.stands_still());
     CHECK_FALSE(data_path.look(false, now += 250ms));
     CHECK(data_path.look(true, now += 250ms));
-    CHECK_FALSE(data_path.stands());
+    CHECK_FALSE(data_path.stands_still());
 }
 
 TEST_CASE("standstill__a_look_that_is_late_counts_as_one") {
     loop::Standstill data_path(250ms, 750ms);
     data_path.look(true, kStart);
     CHECK_FALSE(data_path.look(false, kStart + 1min));
-    CHECK_FALSE(data_path.stands());
+    CHECK_FALSE(data_path.stands_still());
     CHECK_FALSE(data_path.look(false, kStart + 2min));
     CHECK(data_path.look(false, kStart + 3min));
 }
@@ -54,7 +54,7 @@ TEST_CASE("standstill__hangs_after_ten_seconds_and_not_before") {
 TEST_CASE("standstill__the_first_look_says_nothing") {
     loop::Standstill data_path(250ms, 250ms);
     CHECK_FALSE(data_path.look(false, kStart));
-    CHECK_FALSE(data_path.stands());
+    CHECK_FALSE(data_path.stands_still());
 }
 
 TEST_CASE("every__is_due_once_in_each_period") {

@@ -123,7 +123,7 @@ class SmcrGroup {
     void message(std::uint8_t link, wire::Bytes bytes, Out out);
     void heard(std::uint8_t link, std::uint64_t messages, TimePoint now);
     // Notes an RMB of the peer that CLC has told of. False: the peer has more RMBs than a group may have.
-    bool know(std::uint8_t link, const clc::Rmbe& rmbe, Out out);
+    bool note_rmb(std::uint8_t link, const clc::Rmbe& rmbe, Out out);
     // RMBs that the peer has deleted since the last call.
     [[nodiscard]] std::vector<llc::RTokenSet> take_forgotten() { return std::exchange(forgotten_, {}); }
     // The RKey and address of an RMB of the peer on each link; nullptr: it is not known.

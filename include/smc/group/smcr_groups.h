@@ -125,7 +125,7 @@ class SmcrGroups {
     };
     using Out = SmcrGroup::Out;
 
-    Actions after(const SmcrGroup* group, Actions actions, TimePoint now);
+    Actions follow_up(const SmcrGroup* group, Actions actions, TimePoint now);
     void settle(Out out);
     bool advance(Member& member, Out out);
     bool choose(Member& member, Out out);

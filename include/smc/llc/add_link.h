@@ -59,7 +59,7 @@ class AddLinkFlow {
     [[nodiscard]] TimePoint deadline() const { return deadline_; }
     // The number of the new link, and that of the link that carries this exchange.
     [[nodiscard]] std::uint8_t number() const { return terms_.number; }
-    [[nodiscard]] std::uint8_t over() const { return over_; }
+    [[nodiscard]] std::uint8_t carrier() const { return carrier_; }
     [[nodiscard]] const LinkTerms& terms() const { return terms_; }
     // The peer counts on the new link: it was told of the link and did not reject it.
     [[nodiscard]] bool peer_counts_on_it() const {
@@ -76,7 +76,7 @@ class AddLinkFlow {
 
     State state_ = State::kIdle;
     TimePoint deadline_ = kNever;
-    std::uint8_t over_ = 0;
+    std::uint8_t carrier_ = 0;
     LinkTerms terms_;
     AddLink request_;
     std::vector<RTokenPair> untold_, learnt_;

@@ -31,14 +31,14 @@ class DeleteLinkFlow {
     void restart();
     [[nodiscard]] bool concerns(std::uint8_t number) const;
     [[nodiscard]] const std::optional<Deletion>& deleting() const { return deleting_; }
-    [[nodiscard]] std::uint8_t over() const { return over_; }
+    [[nodiscard]] std::uint8_t carrier() const { return carrier_; }
 
     // --- all links
     // Returns the end of the group at the server; nothing at the client, which waits for the server's answer.
     std::optional<Over> end(DeleteLinkReason reason, const GroupTerms& group, const LinkOut& out, TimePoint now);
     // The link that carried the client's request is gone: asks the server over another one.
     void end_elsewhere(const LinkOut& out);
-    [[nodiscard]] std::uint8_t ends_over() const { return ends_over_; }
+    [[nodiscard]] std::uint8_t end_carrier() const { return end_carrier_; }
     // The peer deletes all links, or the only one: answers it, and returns the end of the group.
     [[nodiscard]] Over ended(const DeleteLink& message, const GroupTerms& group, const LinkOut& out) const;
     [[nodiscard]] bool ending() const { return end_deadline_ != kNever; }
@@ -50,10 +50,10 @@ class DeleteLinkFlow {
  private:
     std::deque<Deletion> wanted_;
     std::optional<Deletion> deleting_;
-    std::uint8_t over_ = 0;
+    std::uint8_t carrier_ = 0;
     TimePoint deadline_ = kNever;  // of the deletion that is under way
     DeleteLinkReason end_reason_ = DeleteLinkReason::kOperator;
-    std::uint8_t ends_over_ = 0;
+    std::uint8_t end_carrier_ = 0;
     TimePoint end_deadline_ = kNever;  // the client has asked to delete all links, and waits
 };
 

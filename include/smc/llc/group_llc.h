@@ -97,7 +97,7 @@ class GroupLlc {
     [[nodiscard]] Actions test(TimePoint now);
 
     // An RMB of the peer, as CLC told of it. nullptr: the peer has more RMBs than a group may have.
-    const RTokenSet* know(std::uint8_t link, const RToken& token) { return peer_rmbs_.know(link, token); }
+    const RTokenSet* note_rmb(std::uint8_t link, const RToken& token) { return peer_rmbs_.note_rmb(link, token); }
     [[nodiscard]] const RTokenSet* find_rmb(std::uint8_t link, RKey rkey) const { return peer_rmbs_.find(link, rkey); }
 
     [[nodiscard]] State state() const { return state_; }
@@ -114,7 +114,7 @@ class GroupLlc {
     [[nodiscard]] bool changing() const { return add_link_.under_way() || delete_link_.deleting(); }
     [[nodiscard]] TimePoint reply_by(TimePoint now) const;
 
-    void over(Actions& actions, Over over);
+    void finish(Actions& actions, Over how);
     void violated(Actions& actions, std::uint8_t link, std::string how);
     void confirmed(Actions& actions, LinkLlc& link, TimePoint now);
     void activate(Actions& actions);

@@ -45,7 +45,7 @@ class OwnRmbs {
 
     [[nodiscard]] bool under_way() const { return deadline_ != kNever; }
     // The link that carried the request under way.
-    [[nodiscard]] std::uint8_t over() const { return over_; }
+    [[nodiscard]] std::uint8_t carrier() const { return carrier_; }
     // There will be no answer: the next proceed() sends the request again.
     void restart();
     [[nodiscard]] TimePoint deadline() const { return deadline_; }
@@ -64,7 +64,7 @@ class OwnRmbs {
 
     std::map<RmbId, RTokenSet> rmbs_;
     std::deque<Request> waiting_;  // the first is under way if there is a deadline
-    std::uint8_t over_ = 0;
+    std::uint8_t carrier_ = 0;
     TimePoint deadline_ = kNever;
     TimePoint retry_at_ = kNever;
     unsigned retries_ = 0;  // of the first request

@@ -27,8 +27,8 @@ enum class RmbId : std::uint32_t {};
 class PeerRmbs {
  public:
     // Records tokens of an RMB. nullptr: the peer has more RMBs than a group may have.
-    const RTokenSet* know(std::uint8_t link, const RToken& token);
-    const RTokenSet* know(const RTokenSet& tokens);
+    const RTokenSet* note_rmb(std::uint8_t link, const RToken& token);
+    const RTokenSet* note_rmb(const RTokenSet& tokens);
     // Records the token on the link `added` of the RMB that is known as `pair.reference` on `known`. nullptr: there is
     // none.
     const RTokenSet* pair(std::uint8_t known, std::uint8_t added, const RTokenPair& pair);
