@@ -36,7 +36,7 @@ FinalDelivery::FinalDelivery(flow::Receiving left, std::span<std::uint8_t> ring,
     }
     if (!hurries_) {
         kept_ = bytes_.size();
-        hurries_ = kept_by_all.fetch_add(kept_, std::memory_order_relaxed) + kept_ > kMostKept;
+        hurries_ = kept_ != 0 && kept_by_all.fetch_add(kept_, std::memory_order_relaxed) + kept_ > kMostKept;
     }
 }
 

@@ -5,6 +5,9 @@
 // on its way; or if the application has read nothing for the time of a timeout. If the peer had ended its stream,
 // everything has arrived here and is the application's, as with TCP: then the timeout begins only when the application
 // writes, or when all connections together keep more than kMostKept bytes for such readers.
+//
+// Also used when both streams have ended in order and the leg still has bytes: there are none to copy, and it is
+// closed.
 #pragma once
 
 #include <cstdint>

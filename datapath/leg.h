@@ -40,6 +40,7 @@ class Leg {
     struct Written {
         Outcome outcome = Outcome::kNothing;
         std::uint32_t bytes = 0;
+        bool took_error = false;  // kError: the socket's error was taken, so reads return an end in its place
     };
     // `urgent`: `from` is one byte, which the application is to receive as urgent.
     virtual Written write(Pieces from, bool urgent) = 0;
@@ -50,7 +51,7 @@ class Leg {
     virtual void look_for_its_end() = 0;
     // Whether bytes of the application wait to be read, as far as is known.
     [[nodiscard]] virtual bool has_more() const = 0;
-    // After a failure that followed the end of the application's stream: whether the application has reset the
+    // After a failure: if it followed the end of the application's stream, whether the application has reset the
     // connection, because it was closed with unread bytes, or bytes came for it after that. False: a probe of
     // look_for_its_end() found that the application's kernel has forgotten the connection.
     [[nodiscard]] virtual bool was_reset() const = 0;

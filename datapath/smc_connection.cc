@@ -332,7 +332,7 @@ void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
             return flow_.leg_full();
         case Leg::Outcome::kEnd:
         case Leg::Outcome::kError:
-            return flow_.leg_takes_nothing();
+            return flow_.leg_takes_nothing(written.took_error);
         case Leg::Outcome::kInterrupted:
             return;
     }
@@ -381,7 +381,7 @@ void SmcConnection::abort(Reason reason) {
         return;
     }
     if (final_delivery_) {
-        return reset(end_reason_);
+        return reset(end_reason_ == Reason::kNone ? reason : end_reason_);
     }
     if (reason == Reason::kLinkDown || reason == Reason::kDataLost || reason == Reason::kRmbeTakenAgain) {
         flow_.peer(parts_.transport->peer());  // F8: what the peer published last may not have been read yet
@@ -414,14 +414,26 @@ void SmcConnection::finish(const flow::End& end) {
         parts_.clc->reset();  // the next run() continues with final_delivery_
     } else if (how == How::kReset) {
         reset(end.reason);
-    } else if (set_ended(end.reason)) {
-        parts_.leg->close();
+    } else {
         // A reset after the peer's FIN spares the peer a TIME_WAIT with its application's address and port.
         if (parts_.peer_has_agent && flow_.clc_ended()) {
             parts_.clc->reset();
         } else {
             parts_.clc->close();
         }
+        close_leg(end.reason);
+    }
+}
+
+// An application that has ended its own stream may read late. The leg's packets need the BPF programs, and so the
+// agent, until its kernel has all that was written.
+void SmcConnection::close_leg(Reason reason) {
+    if (parts_.leg->unsent() != 0) {
+        end_reason_ = reason;
+        final_delivery_.emplace(flow_.receiving(), parts_.transport->receive_ring(),
+                                flow::End{.reason = reason, .peer_done = true}, parts_.close_timeout);
+    } else if (set_ended(reason)) {
+        parts_.leg->close();
     }
 }
 

@@ -65,6 +65,7 @@ class SmcConnection final : public ConnectionTask {
     void take(const flow::Take& take);
     void look_at_clc_socket();
     void finish(const flow::End& end);
+    void close_leg(Reason reason);
     void reset(Reason reason);
     void continue_final_delivery(TimePoint now);
     bool look_for_idleness(TimePoint now);

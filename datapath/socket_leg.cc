@@ -95,7 +95,12 @@ Leg::Read SocketLeg::read_carefully(Pieces to) {
 Leg::Written SocketLeg::write(Pieces from, bool urgent) {
     const msghdr message = message_of(from);
     const ssize_t n = ::sendmsg(socket_.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL | (urgent ? MSG_OOB : 0));
-    return n > 0 ? Written{Outcome::kBytes, static_cast<std::uint32_t>(n)} : Written{outcome_of(errno)};
+    if (n > 0) {
+        return {Outcome::kBytes, static_cast<std::uint32_t>(n)};
+    }
+    // EPIPE: a reset behind the end of the application's stream, which is still read; or the error was taken before.
+    const Outcome outcome = outcome_of(errno);
+    return {outcome, 0, outcome == Outcome::kError && errno != EPIPE};
 }
 
 bool SocketClc::start(Poller& poller, Poller::Source& source) {

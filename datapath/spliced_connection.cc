@@ -216,7 +216,7 @@ bool SplicedConnection::move_all(TimePoint now) {
             break;
         }
         if (directions_[0].delivered && directions_[1].delivered) {
-            finish(Reason::kNone);
+            close_when_read(now);
             return false;
         }
         if (!moved) {
@@ -231,6 +231,16 @@ bool SplicedConnection::move_all(TimePoint now) {
         end_behind_what_was_sent(now);
     }
     return false;
+}
+
+// An application that has ended its own stream may read late. The leg's packets need the BPF programs, and so the
+// agent, until its kernel has all that was written.
+void SplicedConnection::close_when_read(TimePoint now) {
+    if (leg_.unsent() != 0) {
+        next_look_ = now + (next_look_ == kNever ? kPause : kCalmPause);
+    } else {
+        finish(Reason::kNone);
+    }
 }
 
 void SplicedConnection::fail(int side) {

@@ -63,6 +63,7 @@ class SplicedConnection final : public ConnectionTask {
     // before, and the end if there was one; then a reset.
     void fail(int side);
     void end_behind_what_was_sent(TimePoint now);
+    void close_when_read(TimePoint now);
     Step fill(Direction& direction);
     Step fill_first(Direction& direction);
     Step drain(Direction& direction, std::atomic<std::uint64_t>& counter);

@@ -72,6 +72,12 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     Runner& operator=(const Runner&) = delete;
 
     [[nodiscard]] const Connections::Handle& connection() const { return connection_; }
+    // From now on nothing makes the session go on, and on_end_ is not called.
+    void abandon() {
+        ended_ = true;
+        pending_.clear();
+        deadline_.set(kNever);
+    }
     // If the session ended on SMC: the transport for the data path, once. nullptr: the link group has ended meanwhile.
     std::unique_ptr<Transport> transport(const clc::Outcome& outcome) {
         if (outcome.kind == clc::Outcome::Kind::kSmcD) {
@@ -107,7 +113,8 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         : parts_(parts),
           connection_(std::move(connection)),
           session_(std::move(session)),
-          smcd_(std::make_shared<smcd::Exchange>(parts.smcd_pool, dmb_bytes(parts.config.dmb_kib * 1024, buffers))),
+          smcd_(std::make_shared<smcd::Exchange>(parts.smcd_pool, dmb_bytes(parts.config.dmb_kib * 1024, buffers),
+                                                 parts.config.dmb_kib * 1024)),
           buffers_(buffers),
           deadline_(parts.io,
                     [this] {
@@ -200,8 +207,11 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
             feed(session_.clc_closed(os::now()));
         }
     }
-    void on(const session::ResetClc&) {
+    void on(const session::ResetClc& action) {
         if (clc_) {
+            if (action.first) {
+                (void)clc_->write(*action.first);
+            }
             clc_->release().reset();  // closing resets it (L1)
             clc_.reset();
         }

@@ -29,10 +29,10 @@ Result<clc::LocalDmb> Exchange::register_dmb(const Peer& peer) {
         }
         own_ = std::move(*fresh);
     }
-    // Takes memory for the peer's DMB as well, which likely has the same size: after Confirm it is too late to decline
-    // (RFC 7609 C.3).
+    // Takes memory for the peer's DMB as well: after Confirm it is too late to decline (RFC 7609 C.3). Its size comes
+    // with the Confirm. An agent whose application has chosen no buffers announces the usual size.
     if (!peer_.share) {
-        peer_.share = pool_.share(dmb_bytes_);
+        peer_.share = pool_.share(peers_bytes_);
     }
     if (!peer_.share) {
         give_back();
@@ -45,12 +45,16 @@ void Exchange::attach(const Peer& peer, DmbToken token, std::uint32_t bytes, std
                       std::function<void(Result<void>)> then) {
     whose_ = peer;
     peers_token_ = token;
-    peer_ = {};
+    peer_.dmb.reset();
     if (auto kept = pool_.find(peer, token, bytes)) {
         peer_ = std::move(*kept);
         return then({});
     }
-    peer_.share = pool_.share(bytes);
+    if (peer_.share.bytes() < bytes) {
+        peer_.share = {};  // what it held is available to the next line
+        peer_.share = pool_.share(bytes);
+    }
+    peer_.share.shrink(bytes);
     if (!peer_.share) {
         return then(Error{ENOMEM, "attaching a DMB beyond ism.memory_mib"});
     }

@@ -2,6 +2,7 @@
 // The DMBs of one SMC-D connection: its own, registered for the peer, and the peer's, attached. Control thread only.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -16,8 +17,10 @@ namespace smc::smcd {
 
 class Exchange {
  public:
-    // `pool` and the fabrics outlive this object. `dmb_bytes`: size of the own DMB.
-    Exchange(Pool& pool, std::uint32_t dmb_bytes) : pool_(pool), dmb_bytes_(dmb_bytes) {}
+    // `pool` and the fabrics outlive this object. `dmb_bytes`: size of the own DMB; `peers_bytes`: size that the peer's
+    // is expected to have, if it is larger.
+    Exchange(Pool& pool, std::uint32_t dmb_bytes, std::uint32_t peers_bytes)
+        : pool_(pool), dmb_bytes_(dmb_bytes), peers_bytes_(std::max(dmb_bytes, peers_bytes)) {}
     ~Exchange() { give_back(); }
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
@@ -39,7 +42,7 @@ class Exchange {
     Result<OwnDmb> new_dmb();
 
     Pool& pool_;
-    std::uint32_t dmb_bytes_;
+    std::uint32_t dmb_bytes_, peers_bytes_;
     Peer whose_;
     DmbToken peers_token_{};
     std::optional<OwnDmb> own_;

@@ -39,6 +39,14 @@ class Memory {
             }
         }
         explicit operator bool() const { return memory_ != nullptr; }
+        [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+        // Gives back what goes beyond `bytes`.
+        void shrink(std::uint64_t bytes) {
+            if (memory_ != nullptr && bytes < bytes_) {
+                memory_->taken_ -= bytes_ - bytes;
+                bytes_ = bytes;
+            }
+        }
 
      private:
         friend class Memory;

@@ -47,8 +47,10 @@ LinkGroups::LinkGroups(asio::io_context& io, Engines& engines, const Config& con
       deadline_(io, [this] { tick(); }) {}
 
 LinkGroups::~LinkGroups() {
-    blocking_.stop();
-    blocking_.join();
+    for (asio::thread_pool* pool : {&connecting_, &connecting_further_}) {
+        pool->stop();
+        pool->join();
+    }
 }
 
 LinkGroups::Live* LinkGroups::live(GroupId group) {

@@ -131,7 +131,9 @@ class LinkGroups {
     const Config::Roce& config_;
     std::chrono::milliseconds last_messages_;
     Devices& devices_;
-    asio::thread_pool blocking_{4};  // connects queue pairs, which may wait for a neighbour's address
+    // Connect queue pairs, which may wait for a neighbour's address: those of first links, and of further links, which
+    // peers can make up.
+    asio::thread_pool connecting_{4}, connecting_further_{4};
     // Destroys queue pairs, which may take seconds; lives until the last link has ended.
     std::shared_ptr<asio::thread_pool> graves_ = std::make_shared<asio::thread_pool>(4);
     group::SmcrGroups groups_;

@@ -131,7 +131,8 @@ void LinkGroups::on(const group::ConnectLink& action) {
     if (there == nullptr) {
         return connected(action, nullptr, nobody_waits());
     }
-    asio::post(blocking_, [&io = io_, weak = std::weak_ptr(self_), driver = there->driver, action]() mutable {
+    asio::thread_pool& pool = action.link == llc::kFirstLink ? connecting_ : connecting_further_;
+    asio::post(pool, [&io = io_, weak = std::weak_ptr(self_), driver = there->driver, action]() mutable {
         // The group has dropped the link meanwhile: only this job still refers to it.
         const auto result =
             driver.use_count() == 1 ? Result<void>(nobody_waits()) : driver->link().connect(action.peer);

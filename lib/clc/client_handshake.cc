@@ -266,6 +266,11 @@ Actions ClientHandshake::prepare_failed(Reason reason, std::string detail) {
     return state_ == State::kPreparing ? decline(reason, std::move(detail), reason == Reason::kOutOfSync) : Actions{};
 }
 
+std::optional<Message> ClientHandshake::give_up(Reason reason) {
+    const bool due = state_ == State::kPreparing || state_ == State::kAttaching;
+    return due ? std::optional(std::get<Send>(decline(reason, {}).front()).message) : std::nullopt;
+}
+
 Actions ClientHandshake::link_ready() {
     return state_ == State::kLinking ? finish({.kind = Outcome::Kind::kSmcR, .smcr = smcr_}) : Actions{};
 }

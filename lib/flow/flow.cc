@@ -25,7 +25,7 @@ void Flow::leg_changed(const LegEvents& events) {
         writing_ = Writing::kWritable;
     }
     leg_failed_ |= events.failed;
-    leg_was_reset_ |= events.reset && reading_ == Reading::kEnded;
+    leg_was_reset_ |= events.reset;
 }
 
 Step Flow::next(TimePoint now, bool can_send) {
@@ -144,9 +144,10 @@ void Flow::delivered(std::uint32_t bytes) {
     phase_ = Phase::kSend;
 }
 
-void Flow::leg_takes_nothing() {
+void Flow::leg_takes_nothing(bool took_error) {
     writing_ = Writing::kBroken;
     leg_failed_ = true;
+    took_error_ |= took_error;
     if (reading_ != Reading::kEnded) {
         reading_ = Reading::kEnding;
     }
@@ -206,8 +207,8 @@ void Flow::leg_empty() {
 }
 
 void Flow::leg_ended() {
-    if (leg_failed_) {
-        leg_broke();  // this end hides an error that a write has taken, or that follows a FIN
+    if (took_error_) {
+        leg_broke();  // this end hides the error that a write has taken
         return;
     }
     reading_ = Reading::kEnded;

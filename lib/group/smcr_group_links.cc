@@ -23,6 +23,7 @@ bool is_parallel(const GroupLinks& links, const LocalPort& port, const RoceGid& 
 }  // namespace
 
 std::optional<Refusal> SmcrGroup::create(ElementBytes& bytes, Out out) {
+    began_ = out.now;
     while (!fits(terms_.link_bytes + buffer_bytes(bytes.rmbe) + buffer_bytes(bytes.send))) {
         if (!halve(bytes, terms_.rmbe_bytes)) {
             return Refusal::kOutOfMemory;

@@ -146,7 +146,8 @@ TimePoint SmcrGroups::next_deadline() const {
         next = std::min(next, group->next_deadline());
     }
     for (const MemberId id : waiting_) {
-        next = std::min(next, members_.at(id).join.deadline);
+        const Member& member = members_.at(id);
+        next = std::min({next, member.join.deadline, member.chooses_at});
     }
     return next;
 }
@@ -233,9 +234,15 @@ SmcrGroup* SmcrGroups::find_for(const SmcrKey& key, const PeerId& peer) const {
     return it == groups_.end() ? nullptr : it->second.get();
 }
 
-bool SmcrGroups::is_forming(const SmcrKey& key, const PeerId& peer) const {
-    return std::ranges::any_of(
-        groups_, [&](const auto& entry) { return entry.second->is_with(key, peer) && !entry.second->settled(); });
+std::optional<TimePoint> SmcrGroups::forming_until(const SmcrKey& key, const PeerId& peer, TimePoint now) const {
+    std::optional<TimePoint> last;
+    for (const auto& [id, group] : groups_) {
+        const TimePoint until = group->began() + terms_.first_contact;
+        if (group->is_with(key, peer) && !group->settled() && now < until) {
+            last = std::max(last.value_or(until), until);
+        }
+    }
+    return last;
 }
 
 std::vector<const SmcrGroup*> SmcrGroups::all() const {

@@ -163,10 +163,12 @@ bool SmcrGroups::advance(Member& member, Out out) {
 bool SmcrGroups::choose(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
     const SmcrKey key{true, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id, member.join.vlan};
-    if (is_forming(key, peer.id)) {
+    member.group = find_for(key, peer.id);
+    const auto until = member.group == nullptr ? forming_until(key, peer.id, out.now) : std::nullopt;
+    member.chooses_at = until.value_or(kNever);
+    if (until) {
         return false;
     }
-    member.group = find_for(key, peer.id);
     member.first_contact = member.group == nullptr;
     if (member.first_contact) {
         if (const auto refusal = make_group(member, out)) {

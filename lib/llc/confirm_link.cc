@@ -50,7 +50,7 @@ std::string ConfirmLinkFlow::on(const ConfirmLink& m, const GroupTerms& group, c
     if (const char* wrong = what_differs(m, group, link)) {
         return std::string("CONFIRM LINK does not repeat what was agreed: ") + wrong;
     }
-    eye_catchers_ = group.eye_catchers || has_eye_catchers(m);
+    eye_catchers_ = group.eye_catchers && has_eye_catchers(m);
     peer_id_ = m.link_id;
     state_ = State::kConfirmed;
     deadline_ = kNever;

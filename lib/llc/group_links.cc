@@ -30,7 +30,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoi
         add_link_.want(now + terms_.reply_timeout);
         actions.push_back(WantLink{});
     } else {
-        add_link_.await(now + terms_.reply_timeout);
+        add_link_.await(now + std::min(terms_.second_link, terms_.reply_timeout));
     }
 }
 
@@ -143,7 +143,8 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m,
     if (!expected) {
         return;
     }
-    if (!add_link_.on(m, out(actions, link), reply_by(now))) {
+    const bool holds_up = state_ == State::kForming && !terms_.server;
+    if (!add_link_.on(m, out(actions, link), holds_up ? confirmed_by(now) : reply_by(now))) {
         const std::uint8_t over_link = add_link_.carrier();
         const char* why = "ADD LINK CONTINUATION has a wrong number of RKeys or link number";
         // C.7.1: as if the link had failed.
@@ -211,7 +212,7 @@ Actions GroupLlc::accept_link(const LinkTerms& own, TimePoint now) {
         return actions;
     }
     add_link_.accept(own, own_rmbs_.pairs(add_link_.carrier(), own.number), out(actions, over->second),
-                     now + 3 * terms_.reply_timeout);
+                     state_ == State::kForming ? confirmed_by(now) : now + 3 * terms_.reply_timeout);
     learn(actions);
     LinkLlc& link = links_[own.number];
     link.terms = add_link_.terms();

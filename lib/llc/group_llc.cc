@@ -303,7 +303,9 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
     if (now >= add_link_.deadline()) {
         const AddLinkFlow::State state = add_link_.state();
         const std::uint8_t over_link = add_link_.carrier();
-        const bool unanswered = state == AddLinkFlow::State::kOffered || state == AddLinkFlow::State::kExchanging;
+        // A client has one link that works, and tells the server that the other one has failed.
+        const bool unanswered = state == AddLinkFlow::State::kOffered || (state == AddLinkFlow::State::kExchanging &&
+                                                                          (terms_.server || state_ != State::kForming));
         if (unanswered && state_ == State::kForming) {
             finish(actions, {Reason::kTimeoutAddLink, "ADD LINK was not answered"});
             return true;

@@ -114,15 +114,16 @@ Actions Client::run() {
 // S1.
 Actions Client::let_go(Reason reason, std::string detail, Actions actions) {
     state_ = State::kDone;
+    const ResetClc reset{last_word(reason)};
     if (application_) {
-        actions.push_back(ResetClc{});
+        actions.push_back(reset);
         actions.push_back(Refuse{reason, std::move(detail)});
         return actions;
     }
     outcome_.kind = clc::Outcome::Kind::kFallBack;
     outcome_.reason = reason;
     outcome_.detail = std::move(detail);
-    actions.push_back(ResetClc{});
+    actions.push_back(reset);
     actions.push_back(LeaveToTcp{outcome_});
     return actions;
 }
@@ -152,6 +153,13 @@ Actions Client::give_back() {
     }
     const bool has_confirm = !std::holds_alternative<std::monostate>(held_confirm_);
     return state_ == State::kNegotiating || has_confirm ? Actions{GiveBack{}} : Actions{};
+}
+
+// By a Decline a server learns that what it has set aside was never used (C.1). A server without an agent would go on
+// with TCP, and let its application accept a connection that is reset at once.
+std::optional<clc::Message> Client::last_word(Reason reason) {
+    const bool due = peer_agent_ && !clc_closed_ && !std::holds_alternative<std::monostate>(held_confirm_);
+    return due ? handshake_->give_up(reason) : std::nullopt;
 }
 
 Actions Client::clc_message(wire::Bytes message, TimePoint) {
@@ -284,8 +292,9 @@ Actions Client::leg_failed(AppState app, std::string detail) {
     if (app == AppState::kSynRecv || leg_was_late_) {
         actions.push_back(EndApplication{});  // also if it only seems to be gone
     }
-    actions.push_back(ResetClc{});
-    actions.push_back(Refuse{app == AppState::kSynRecv ? Reason::kNoLeg : Reason::kApplicationGone, std::move(detail)});
+    const Reason reason = app == AppState::kSynRecv ? Reason::kNoLeg : Reason::kApplicationGone;
+    actions.push_back(ResetClc{last_word(reason)});
+    actions.push_back(Refuse{reason, std::move(detail)});
     return actions;
 }
 

@@ -74,7 +74,7 @@ constexpr std::array kEntries{
     Entry{Reason::kBadCursor, "bad_cursor", "peer published impossible cursors"},
     Entry{Reason::kRmbeTakenAgain, "rmbe_taken_again", "the peer gave its RMBE to another connection"},
     Entry{Reason::kCloseTimeout, "close_timeout", "peer did not complete the close; nothing was lost"},
-    Entry{Reason::kStopped, "stopped", "agent stopped"},
+    Entry{Reason::kStopped, "stopped", "the agent stops, or takes no connections for now"},
     Entry{Reason::kLinkDown, "link_down", "the link group lost its link"},
     Entry{Reason::kLlcViolation, "llc_violation", "the peer broke the rules of LLC or CDC"},
     Entry{Reason::kDataLost, "data_lost", "data was lost in a failover: a message of the peer never arrived"},

@@ -306,6 +306,27 @@ SMC_CONNECTION_CASE("both_directions_at_once_arrive_whole_and_in_order") {
     CHECK(c.server.ends.wait() == Reason::kNone);
 }
 
+// Its packets need the agent, which must not leave before it has read.
+SMC_CONNECTION_CASE("an_application_that_has_ended_its_stream_and_reads_late_keeps_its_leg") {
+    BackToBack<TestType> c;
+    const int small = 4096;  // but 64 KiB have been offered already
+    ::setsockopt(c.client.app.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    ::shutdown(c.client.app.get(), SHUT_WR);
+    char byte = 0;
+    REQUIRE(::recv(c.server.app.get(), &byte, 1, 0) == 0);
+    std::mt19937 random(20261128);
+    std::vector<std::uint8_t> data(256 * 1024);
+    for (auto& one : data) {
+        one = static_cast<std::uint8_t>(random());
+    }
+    send_all(c.server.app.get(), data, random);
+    c.server.app.reset();
+    CHECK(c.server.ends.wait() == Reason::kNone);
+    CHECK(c.client.ends.none());
+    CHECK(receive_all(c.client.app.get(), random) == data);
+    CHECK(c.client.ends.wait() == Reason::kNone);
+}
+
 // Over SMC-R, where a connection stays with its link, the engine ignores the moves.
 SMC_CONNECTION_CASE("both_directions_arrive_whole_while_it_moves_between_engines") {
     BackToBack<TestType> c;

@@ -124,12 +124,13 @@ void Application::read_some() {
         }
         budget -= bytes.size();
     }
+    if (socket_->at_end() && !saw_end_) {  // also if a reset has followed
+        saw_end_ = true;
+        world_.tell(plan_.name + " reads the end at " + std::to_string(read_));
+    }
     if (socket_->broken() && socket_->readable() == 0) {
         socket_->descriptor().unwatch();
         finish(End::kError, "reads ECONNRESET");
-    } else if (socket_->at_end() && !saw_end_) {
-        saw_end_ = true;
-        world_.tell(plan_.name + " reads the end at " + std::to_string(read_));
     }
 }
 

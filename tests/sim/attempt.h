@@ -157,17 +157,24 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
         }
     }
 
-    void on(const session::SendClc& action) {
+    static std::vector<Byte> bytes_of(const clc::Message& message) {
         std::vector<Byte> bytes;
-        for (const std::uint8_t value : action.message.view()) {
+        for (const std::uint8_t value : message.view()) {
             bytes.push_back({value, false});
         }
+        return bytes;
+    }
+    void on(const session::SendClc& action) {
+        const std::vector<Byte> bytes = bytes_of(action.message);
         if (!clc_ || clc_->write(bytes) != bytes.size()) {
             pending_.clear();
             feed(session_.clc_not_sent(now()));
         }
     }
-    void on(const session::ResetClc&) {
+    void on(const session::ResetClc& action) {
+        if (action.first && clc_) {
+            clc_->write(bytes_of(*action.first));
+        }
         if (const auto socket = std::exchange(clc_, nullptr)) {
             socket->descriptor().unwatch();
             socket->reset();

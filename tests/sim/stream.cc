@@ -149,7 +149,7 @@ Leg::Read SimLeg::read(Pieces to) {
     }
     const auto bytes = socket_->read(most);
     if (bytes.empty()) {
-        return {socket_->broken() ? Outcome::kError : socket_->at_end() ? Outcome::kEnd : Outcome::kNothing};
+        return {socket_->at_end() ? Outcome::kEnd : socket_->broken() ? Outcome::kError : Outcome::kNothing};
     }
     for (std::size_t i = 0; i < bytes.size(); i++) {
         const bool second = i >= to.part[0].iov_len;
@@ -161,7 +161,7 @@ Leg::Read SimLeg::read(Pieces to) {
 
 Leg::Written SimLeg::write(Pieces from, bool urgent) {
     if (socket_->broken()) {
-        return {Outcome::kError};
+        return {Outcome::kError, 0, !socket_->peer_ended()};
     }
     std::vector<Byte> bytes;
     for (const iovec& part : from.part) {

@@ -45,7 +45,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
     [[nodiscard]] std::size_t room() const { return broken_ || ended_ ? 0 : capacity_ - used_; }
     [[nodiscard]] std::size_t readable() const { return inbox_.size(); }
     // Whether everything before the end of the peer's stream has been read.
-    [[nodiscard]] bool at_end() const { return peer_ended_ && inbox_.empty() && !broken_; }
+    [[nodiscard]] bool at_end() const { return peer_ended_ && inbox_.empty(); }
+    [[nodiscard]] bool peer_ended() const { return peer_ended_; }
     [[nodiscard]] bool broken() const { return broken_; }
     [[nodiscard]] Descriptor& descriptor() { return descriptor_; }
 

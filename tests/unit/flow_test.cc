@@ -195,6 +195,40 @@ TEST_CASE("flow__an_application_that_resets_behind_its_end_is_aborted_behind_wha
     CHECK(flow.close_state() == CloseMachine::State::kPeerAbortWait);
 }
 
+TEST_CASE("flow__an_end_that_a_reset_follows_before_it_is_read_is_an_end") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
+    flow.leg_changed({.readable = true, .ending = true, .failed = true, .reset = true});
+    flow.peer({});
+    REQUIRE(std::holds_alternative<Take>(flow.next(now, true)));
+    flow.took(50, false, true);
+    cdc::Producer told;
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true, true, &told)));
+    CHECK(told.state == cdc::kSendingDone);
+    PeerState read;
+    read.consumer = {0, 50};
+    const Step step = run_flow(flow, read, now, false);
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).reason == Reason::kApplicationReset);
+}
+
+TEST_CASE("flow__an_end_that_hides_an_error_is_none") {
+    const TimePoint now{};
+    for (const bool took_error : {false, true}) {
+        Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+        PeerState wrote;
+        wrote.producer.cursor = {0, 7};
+        REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
+        flow.peer(wrote);
+        REQUIRE(std::holds_alternative<Deliver>(flow.next(now, true)));
+        flow.leg_takes_nothing(took_error);
+        cdc::Producer told;
+        run_flow(flow, wrote, now, true, true, &told);
+        CHECK(((told.state & cdc::kSendingDone) != 0) == !took_error);
+    }
+}
+
 TEST_CASE("flow__a_reset_behind_both_ends_resets_nothing") {
     const TimePoint now{};
     Flow flow({.send_size = 100, .window = 100, .receive_size = 100});

@@ -74,15 +74,16 @@ TEST_CASE("group_llc__a_client_that_does_not_answer_delete_link_at_first_contact
 TEST_CASE("group_llc__a_client_that_waits_in_vain_for_confirm_link_asks_for_the_end_of_that_link") {
     Doubled d;
     d.agree();
-    const auto given_up = d.client.tick(kStart + 3s, 0);
+    CHECK(d.client.tick(kStart + 449ms, 0).empty());
+    const auto given_up = d.client.tick(kStart + 450ms, 0);
     const auto ask = sent<DeleteLink>(given_up);
     CHECK((!ask.reply && ask.link_number == 2 && !ask.orderly && ask.reason == DeleteLinkReason::kLostPath));
     CHECK(find<Confirmed>(given_up) == nullptr);
-    const auto told = d.server.message(bytes(given_up), kStart + 3s);
+    const auto told = d.server.message(bytes(given_up), kStart + 450ms);
     CHECK((sent<DeleteLink>(told).link_number == 2 && !sent<DeleteLink>(told).reply));
-    const auto reply = d.client.message(bytes(told), kStart + 3s);
+    const auto reply = d.client.message(bytes(told), kStart + 450ms);
     CHECK((sent<DeleteLink>(reply).reply && find<Confirmed>(reply) != nullptr));
-    CHECK(find<Confirmed>(d.server.message(bytes(reply), kStart + 3s)) != nullptr);
+    CHECK(find<Confirmed>(d.server.message(bytes(reply), kStart + 450ms)) != nullptr);
 }
 
 // C.7.1: it is deleted over the link that stays.

@@ -25,7 +25,7 @@ TEST_CASE("group_llc__first_contact_confirms_the_link_on_both_sides") {
     CHECK((server.state() == GroupLlc::State::kActive && client.state() == GroupLlc::State::kActive));
 }
 
-TEST_CASE("group_llc__eye_catchers_are_used_unless_neither_side_has_them") {
+TEST_CASE("group_llc__eye_catchers_are_used_if_both_sides_have_them") {
     for (const bool of_server : {false, true}) {
         for (const bool of_client : {false, true}) {
             Terms s = terms(true), c = terms(false);
@@ -35,8 +35,8 @@ TEST_CASE("group_llc__eye_catchers_are_used_unless_neither_side_has_them") {
             const auto request = server.start(kStart);
             CHECK(client.start(kStart).empty());
             const auto reply = client.message(bytes(request), kStart);
-            CHECK(find<Confirmed>(reply)->eye_catchers == (of_server || of_client));
-            CHECK(find<Confirmed>(server.message(bytes(reply), kStart))->eye_catchers == (of_server || of_client));
+            CHECK(find<Confirmed>(reply)->eye_catchers == (of_server && of_client));
+            CHECK(find<Confirmed>(server.message(bytes(reply), kStart))->eye_catchers == (of_server && of_client));
         }
     }
 }
@@ -100,7 +100,8 @@ TEST_CASE("group_llc__before_release_1_a_second_link_is_attempted_and_one_will_d
     Side waiting(terms(false, version, 2));
     (void)waiting.start(kStart);
     (void)waiting.message(bytes(request), kStart);
-    CHECK(find<Confirmed>(waiting.tick(kStart + 1s, 0)) != nullptr);
+    CHECK(find<Confirmed>(waiting.tick(kStart + 299ms, 0)) == nullptr);
+    CHECK(find<Confirmed>(waiting.tick(kStart + 300ms, 0)) != nullptr);
 }
 
 TEST_CASE("group_llc__what_is_being_ended_does_not_begin") {

@@ -77,7 +77,9 @@ TEST_CASE("session__where_no_link_is_to_be_made_the_leg_comes_before_the_confirm
     CHECK(are<Run>(p.server.link_ready(kStart)));
 
     REQUIRE(are<FinishConnect>(prepare_smcr_again(gone)));
-    CHECK(are<GiveBack, ResetClc, Refuse>(gone.client.leg_failed(AppState::kGone, "")));
+    const auto ends = gone.client.leg_failed(AppState::kGone, "");
+    REQUIRE(are<GiveBack, ResetClc, Refuse>(ends));
+    CHECK_FALSE(find<ResetClc>(ends)->first);  // this server's application would accept a connection that is reset
 
     // The application is connected: whatever fails now, it cannot connect by itself any more.
     REQUIRE(are<FinishConnect>(prepare_smcr_again(down)));
@@ -90,6 +92,24 @@ TEST_CASE("session__where_no_link_is_to_be_made_the_leg_comes_before_the_confirm
     REQUIRE(are<AwaitLink>(declined_late.server.clc_message(sent(late).view(), kStart)));
     const auto decline = declined_late.server.link_failed(Reason::kLinkNotReady, "", true, kStart);
     CHECK(are<GiveBack, RememberServer, RunOnTcp>(declined_late.client.clc_message(sent(decline).view(), kStart)));
+}
+
+TEST_CASE("session__a_client_that_confirms_nothing_tells_a_servers_agent_so") {
+    Pair gone(kSmcrServer, false), slow(kSmcrServer, false), over_smcd(kSmcdServer, false);
+    REQUIRE(are<FinishConnect>(prepare_smcr_again(gone)));
+    REQUIRE(are<FinishConnect>(prepare_smcr_again(slow)));
+    over_smcd.accept_smcd();
+    REQUIRE(are<FinishConnect>(over_smcd.prepare_smcd()));
+    const auto expect_decline = [](Pair& pair, const Actions& ends) {
+        const auto* reset = find<ResetClc>(ends);
+        REQUIRE((reset != nullptr && reset->first));
+        const auto heard = pair.server.clc_message(reset->first->view(), kStart);
+        REQUIRE(are<GiveBack, LeaveToTcp>(heard));
+        CHECK(find<GiveBack>(heard)->outcome.kind == Kind::kFallBack);  // the RMBE was never used
+    };
+    expect_decline(gone, gone.client.leg_failed(AppState::kGone, ""));
+    expect_decline(slow, slow.client.tick(kStart + kBudget));
+    expect_decline(over_smcd, over_smcd.client.leg_failed(AppState::kSynSent, ""));
 }
 
 TEST_CASE("session__a_decline_means_tcp") {

@@ -92,8 +92,8 @@ struct Pair {
     };
     Connection connect(std::uint32_t bytes = kBytes) {
         Connection c;
-        c.a = std::make_unique<Exchange>(a_pool, bytes);
-        c.b = std::make_unique<Exchange>(b_pool, bytes);
+        c.a = std::make_unique<Exchange>(a_pool, bytes, bytes);
+        c.b = std::make_unique<Exchange>(b_pool, bytes, bytes);
         c.of_b = *c.b->register_dmb(at_b(1));
         attach(*c.a, at_a(2), c.of_b);
         c.of_a = *c.a->register_dmb(at_a(2));
@@ -160,7 +160,7 @@ TEST_CASE("smcd_pool__a_data_path_that_is_still_there_keeps_its_memory_from_the_
 TEST_CASE("smcd_pool__what_has_not_served_is_given_back_at_once") {
     Pair p;
     {
-        Exchange refused(p.a_pool, kBytes);
+        Exchange refused(p.a_pool, kBytes, kBytes);
         REQUIRE(refused.register_dmb(p.at_a(2)));
     }
     CHECK((p.fabric.a.registered() == 0 && p.a_pool.kept() == 0 && p.a_memory.taken() == 0));
@@ -172,7 +172,7 @@ TEST_CASE("smcd_pool__what_was_taken_in_vain_goes_at_both_ends") {
     auto first = p.connect();
     first.end();
     {
-        Exchange refused(p.a_pool, kBytes);
+        Exchange refused(p.a_pool, kBytes, kBytes);
         REQUIRE(refused.register_dmb(p.at_a(2))->token == first.of_a.token);
         p.b_pool.sweep(in(1s));
         CHECK(p.b_pool.kept() == 2);
@@ -233,4 +233,20 @@ TEST_CASE("smcd_pool__nothing_is_kept_of_a_peer_that_is_gone") {
     first.end();
     p.a_pool.forget(p.at_a(2));
     CHECK((p.a_pool.kept() == 0 && p.fabric.a.registered() == 0 && p.a_memory.taken() == 0));
+}
+
+TEST_CASE("smcd_pool__a_server_reserves_what_a_clients_dmb_may_take_before_it_accepts") {
+    constexpr std::uint32_t kUsual = 16 * kBytes;
+    for (const std::uint64_t memory : {std::uint64_t{2 * kBytes}, std::uint64_t{kBytes + kUsual}}) {
+        Pair p(memory);
+        Exchange client(p.a_pool, kBytes, kBytes), server(p.b_pool, kBytes, kUsual);
+        const auto of_server = server.register_dmb(p.at_b(1));
+        CHECK(static_cast<bool>(of_server) == (memory >= kBytes + kUsual));  // otherwise it is declined
+        if (of_server) {
+            CHECK(p.b_memory.taken() == kBytes + kUsual);
+            Pair::attach(client, p.at_a(2), *of_server);
+            Pair::attach(server, p.at_b(1), *client.register_dmb(p.at_a(2)));
+            CHECK(p.b_memory.taken() == 2 * kBytes);  // the client's is smaller
+        }
+    }
 }

@@ -202,6 +202,29 @@ TEST_CASE("What is sent arrives, both ways, and each half ends by itself") {
     CHECK(s.counters->bytes_received == answer.size());
 }
 
+// The packets of the leg need the agent, which must not leave before the application has read.
+TEST_CASE("An application that has ended its stream and reads late keeps its leg") {
+    Spliced s;
+    const int small = 4096;  // but 64 KiB have been offered already
+    ::setsockopt(s.application.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    ::shutdown(s.application.get(), SHUT_WR);
+    CHECK(hear(s.server, 1).empty());
+    const std::string all(256 * 1024, 'a');
+    say(s.server, all);
+    ::shutdown(s.server.get(), SHUT_WR);
+    auto end = s.ended.get_future();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    for (int iterations = 0; s.counters->bytes_received != all.size() || iterations < 3;) {
+        REQUIRE(std::chrono::steady_clock::now() < deadline);
+        iterations += s.engine->has_iterated() && s.counters->bytes_received == all.size() ? 1 : 0;
+        std::this_thread::yield();
+    }
+    CHECK(end.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+    CHECK(hear(s.application, kAll) == all);
+    REQUIRE(end.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+    CHECK(end.get().reason == Reason::kNone);
+}
+
 TEST_CASE("Who sends to one that does not read gets rid of a bounded amount, and all of it arrives") {
     Spliced s;
     const std::string piece(65536, 'x');

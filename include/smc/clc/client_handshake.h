@@ -43,6 +43,8 @@ class ClientHandshake {
     [[nodiscard]] Actions rmbe_ready(const LocalRmbe& own, TimePoint now);
     // `reason` kOutOfSync: the server named a link that is not known here.
     [[nodiscard]] Actions prepare_failed(Reason reason, std::string detail);
+    // There will be no Confirm, because of this side's application: the Decline in its place, if one is due.
+    [[nodiscard]] std::optional<Message> give_up(Reason reason);
     [[nodiscard]] Actions link_ready();
     // On first contact the link failed, or the server's CONFIRM LINK was wrong, and the server may still wait for a
     // Decline: sends one (RFC 7609 C.2, C.7.1).

@@ -89,7 +89,7 @@ struct LegEvents {
     bool urgent = false;  // there is an urgent byte to read
     bool ending = false;  // a FIN or an error follows what can be read
     bool failed = false;  // the leg has an error
-    bool reset = false;   // with `failed`, after the end of its stream: the application has reset the connection
+    bool reset = false;   // with `failed`: the application has reset the connection
 };
 
 class Flow {
@@ -146,8 +146,9 @@ class Flow {
     void leg_has(bool all, TimePoint now);
     // The leg failed. An interrupted call is not a failure: do not answer it, and the step comes again.
     void leg_broke() { abort(Reason::kApplicationReset); }
-    // Writing failed, but what the application wrote before may still be read (F8).
-    void leg_takes_nothing();
+    // Writing failed, but what the application wrote before may still be read (F8). `took_error`: in place of the error
+    // that the write has reported, reads return an end.
+    void leg_takes_nothing(bool took_error);
     void clc_quiet() { phase_ = Phase::kClose; }
     void clc_data();
     void clc_has_ended();
@@ -192,6 +193,7 @@ class Flow {
     Writing writing_ = Writing::kWritable;
     bool leg_failed_ = false;
     bool leg_was_reset_ = false;
+    bool took_error_ = false;     // by a write
     bool asked_for_all_ = false;  // the peer was asked to tell when it has consumed all; then the connection aborts
     bool clc_event_ = false;
     bool clc_ended_ = false;

@@ -51,6 +51,9 @@ struct SmcrTerms {
     std::chrono::milliseconds test_interval{30000};
     // How many queue pairs of first contacts may wait at once for their peer's address.
     unsigned max_connecting = 8;
+    // How long the server's other connections of a peer wait for its first contact, before one of them makes another
+    // group (RFC 7609 section 3.5.3 allows that). A first contact may hang, or be somebody else's who names this GID.
+    std::chrono::milliseconds first_contact{500};
 };
 
 class SmcrGroup {
@@ -148,6 +151,7 @@ class SmcrGroup {
     // True if a connection with this key and peer may share the group, as far as a Proposal identifies the peer.
     [[nodiscard]] bool is_with(const SmcrKey& key, const PeerId& peer) const;
     [[nodiscard]] State state() const { return state_; }
+    [[nodiscard]] TimePoint began() const { return began_; }
     // The first contact has succeeded or failed.
     [[nodiscard]] bool settled() const { return state_ == State::kActive || state_ == State::kOver; }
     [[nodiscard]] bool active() const {
@@ -240,6 +244,7 @@ class SmcrGroup {
     std::size_t own_registered_ = 0;  // this group's part of registered_
 
     State state_ = State::kCreating;
+    TimePoint began_ = kNever;  // when create() was called
     GroupLinks links_;
     std::optional<std::uint8_t> adding_;  // the link that is being added
     std::optional<QpEnd> offered_;        // client: the server's end of that link

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // All SMC-R link groups of this node, and which of them a connection joins, without I/O. The server decides (RFC 7609
-// section 3.5.2): a group with the same peer that takes another connection, or a new one. First contacts with one peer
-// go one after the other, so that a burst of connections makes one group.
+// section 3.5.2): a group with the same peer that takes another connection, or a new one. While a first
+// contact with a peer is under way, others wait for it (SmcrTerms::first_contact), so that a burst of connections makes
+// one group.
 //
-//   a member     kChoosing      server: waits until other first contacts with its peer are over
+//   a member     kChoosing      server: waits for another first contact with its peer
 //                kAwaitingRmbe  waits for its RMBE
 //                kConnecting    client, first contact: waits until the queue pair is connected
 //                kJoined        it was told Joined
@@ -122,6 +123,7 @@ class SmcrGroups {
         std::optional<Assignment> assignment{};
         std::optional<clc::Rmbe> peer_rmbe{};
         std::uint8_t peer_link = llc::kFirstLink;  // the link that the peer named with it
+        TimePoint chooses_at = kNever;             // kChoosing: until when it waits for a first contact
     };
     using Out = SmcrGroup::Out;
 
@@ -144,7 +146,8 @@ class SmcrGroups {
     void choose_bytes(Join& join) const;
     [[nodiscard]] SmcrGroup* lookup(GroupId id);
     [[nodiscard]] SmcrGroup* find_for(const SmcrKey& key, const PeerId& peer) const;
-    [[nodiscard]] bool is_forming(const SmcrKey& key, const PeerId& peer) const;
+    // Until when the first contact of such a group is waited for; nothing: there is none, or it takes too long.
+    [[nodiscard]] std::optional<TimePoint> forming_until(const SmcrKey& key, const PeerId& peer, TimePoint now) const;
     // Connects the queue pair of a first contact; false: too many already wait for their peer's address.
     bool connect(SmcrGroup& group, const clc::SmcrPeer& peer, Out out);
 

@@ -113,6 +113,9 @@ class GroupLlc {
     [[nodiscard]] bool awaits_confirm_link() const;
     [[nodiscard]] bool changing() const { return add_link_.under_way() || delete_link_.deleting(); }
     [[nodiscard]] TimePoint reply_by(TimePoint now) const;
+    // Client, first contact: when the server must have confirmed the second link. A little longer than an agent waits
+    // there.
+    [[nodiscard]] TimePoint confirmed_by(TimePoint now) const { return now + terms_.second_link * 3 / 2; }
 
     void finish(Actions& actions, Over how);
     void violated(Actions& actions, std::uint8_t link, std::string how);

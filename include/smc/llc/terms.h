@@ -27,13 +27,13 @@ struct GroupTerms {
     std::uint8_t max_links = 1;  // as agreed in CLC
     std::uint8_t max_connections = 255;
     bool negotiated = false;    // CLC agreed on both maxima (release 1 on), and CONFIRM LINK repeats them
-    bool eye_catchers = false;  // this side's RMBEs have them; they are used if either side has them
+    bool eye_catchers = false;  // this side's RMBEs have them; they are used if both sides have them, see ConfirmLink
     // Timeout of first contact. A client waits half as long again, so that it hears from a server that gave up. On an
     // established link the timeout is twice as long, because the queue pair may be retransmitting.
     std::chrono::milliseconds reply_timeout{2000};
-    // How long each side may hold up first contact for the second link: the client until it has connected its queue
-    // pair, the server until the link is confirmed. The first connection waits meanwhile, and the first link is enough
-    // for it; the second link is tried again later.
+    // How long each side may hold up first contact for the second link: the client until ADD LINK comes, and again
+    // until it has connected its queue pair; the server until the link is confirmed, and the client half as long again.
+    // The first connection waits meanwhile, and the first link is enough for it; the second link is tried again later.
     std::chrono::milliseconds second_link{300};
     std::chrono::milliseconds test_interval{30000};
 };

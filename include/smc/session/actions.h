@@ -20,8 +20,11 @@ struct Connect {};
 struct SendClc {
     clc::Message message;
 };
-// Reset the CLC socket: it is not wanted any more. No answer.
-struct ResetClc {};
+// Reset the CLC socket: it is not wanted any more. `first`: a message that the peer should still read, if it can be
+// sent. No answer.
+struct ResetClc {
+    std::optional<clc::Message> first{};
+};
 
 // --- SMC-D -----------------------------------------------------------------------------------------------------------
 // Register a DMB that this peer can attach; refused if the peer cannot be reached on the fabric. Answer:

@@ -113,6 +113,8 @@ class Client {
     Actions let_go(Reason reason, std::string detail, Actions actions = {});
     Actions let_go_and_learn(Reason reason, std::string detail, Actions actions = {});
     Actions give_back();
+    // The Decline in place of a Confirm that has waited for the leg.
+    [[nodiscard]] std::optional<clc::Message> last_word(Reason reason);
     [[nodiscard]] RememberServer lesson(Reason reason) const;
     [[nodiscard]] RememberServer lesson_of_connecting(Reason reason) const;
 

@@ -61,7 +61,8 @@ struct Header {
 // v2.1 and RFC 7609 A.3.1.
 struct ConfirmLink : Header {
     // Version 2: "System Cache Size". Linux keeps a flag there, in version 1 too, where the bits are reserved: 3 says
-    // that its RMBEs have no eye catcher.
+    // that its RMBEs have no eye catcher, and Linux refuses a peer that does not say so. There are eye catchers only if
+    // neither side says that it has none.
     std::uint8_t cache_size = 0;
     Mac mac;
     RoceGid gid;
