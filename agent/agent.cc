@@ -302,7 +302,8 @@ Result<void> Agent::begin(int root_cgroup_fd, int own_cgroup_fd) {
         return {};  // another agent has asked to take over, and got everything, while the namespaces were opened
     }
     if (!config_.kubernetes.api.empty()) {
-        pods_ = std::make_unique<kubernetes::NodePods>(io_, config_.kubernetes, [this] { pods_changed(); });
+        pods_ = std::make_unique<kubernetes::NodePods>(io_, config_.kubernetes, policy_.pod_keys(),
+                                                       [this] { pods_changed(); });
     }
     if (!config_.http_listen.empty()) {
         site_.emplace(*introspection_, config_.http_page, [this] { return standstill_.stands_still(); });

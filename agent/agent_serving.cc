@@ -21,13 +21,13 @@ void Agent::handle(const smc_event& event) {
             if (not_ready().empty() && !drain_.on) {
                 gateway_->server_speaks_smc(event);
             } else {
-                gateway_->let_go(event);
+                gateway_->let_go(event, Reason::kStopped);
             }
             break;
         case SMC_EVENT_NETNS_UNKNOWN:
             if (const auto it = cgroups_->groups().find(event.cgroup);
                 it == cgroups_->groups().end() || it->second.enrolled) {
-                namespaces_->wanted();
+                namespaces_->rescan_soon();
             }
             break;
         case SMC_EVENT_CALLBACK_LOST:

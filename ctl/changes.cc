@@ -21,14 +21,14 @@ namespace {
 // meanwhile, or no agent answers.
 std::optional<json> wait_for_drain(Context& context, json answer, std::chrono::steady_clock::time_point until) {
     const json pid = answer.value("pid", json());
-    while (answer["connections"] != 0 && std::chrono::steady_clock::now() < until) {
+    while (answer.at("connections") != 0 && std::chrono::steady_clock::now() < until) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         auto now = answer_of(context, {{"command", "drain"}, {"on", nullptr}});
         if (!now) {
             return std::nullopt;
         }
         answer = std::move(*now);
-        if (!answer["draining"].get<bool>() || answer.value("pid", json()) != pid) {
+        if (!answer.at("draining").get<bool>() || answer.value("pid", json()) != pid) {
             const bool same = answer.value("pid", json()) == pid;
             std::cerr << "Error: " << (same ? "the agent serves again" : "another agent has taken over")
                       << ": this command waits no longer\n";
@@ -60,13 +60,14 @@ void add_drain(CLI::App& app, Context& context) {
         } else {
             print_drain(std::cout, *answer);
         }
-        if (*wait != 0 && (*answer)["connections"] != 0) {
+        if (*wait != 0 && answer->at("connections") != 0) {
             context.exit = kRefused;
         }
     });
 }
 
 constexpr auto kUpgrade = std::chrono::seconds(60);
+const json kStatus = {{"command", "status"}, {"connections", false}};
 
 // The connections that a leaving agent still has. nullopt: the agent has gone.
 std::optional<json> left_at(const std::string& socket) {
@@ -74,10 +75,10 @@ std::optional<json> left_at(const std::string& socket) {
     if (!answer || !answer->contains("connections")) {
         return std::nullopt;
     }
-    const json& all = (*answer)["connections"];
+    const json& all = answer->at("connections");
     json agent = {{"socket", socket}, {"connections", all.size()}};
     for (const char* path : {"smcd", "smcr", "fallback"}) {
-        agent[path] = std::ranges::count_if(all, [&](const json& one) { return one["path"] == path; });
+        agent[path] = std::ranges::count_if(all, [&](const json& one) { return one.at("path") == path; });
     }
     return agent;
 }
@@ -85,7 +86,7 @@ std::optional<json> left_at(const std::string& socket) {
 // Starts the upgrade and waits until the new agent serves. "error": why it does not.
 json upgrade(const std::string& socket) {
     const auto began = std::chrono::steady_clock::now();
-    const auto before = ask(socket, {{"command", "status"}});
+    const auto before = ask(socket, kStatus);
     const auto started = before ? ask(socket, {{"command", "upgrade"}}) : before;
     if (!started) {
         return {{"error", "no agent answers: " + started.error().text()}, {"absent", true}};
@@ -95,23 +96,24 @@ json upgrade(const std::string& socket) {
     }
     while (std::chrono::steady_clock::now() - began < kUpgrade) {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        const auto now = ask(socket, {{"command", "status"}});
-        if (now && now->contains("agent") && (*now)["agent"]["pid"] == (*started)["pid"]) {
+        const auto now = ask(socket, kStatus);
+        if (now && now->contains("agent") && now->at("agent").at("pid") == started->at("pid")) {
             const auto took = std::chrono::steady_clock::now() - began;
-            json answer = {{"version", (*now)["agent"]["version"]},
-                           {"pid", (*started)["pid"]},
-                           {"before", (*before)["agent"]["pid"]},
+            json answer = {{"version", now->at("agent").at("version")},
+                           {"pid", started->at("pid")},
+                           {"before", before->at("agent").at("pid")},
                            {"took_ms", std::chrono::duration_cast<std::chrono::milliseconds>(took).count()},
                            {"leaving", json::array()}};
-            for (const auto& leaving : (*now)["agent"]["leaving"]) {
+            for (const auto& leaving : now->at("agent").at("leaving")) {
                 if (auto left = left_at(leaving)) {
                     answer["leaving"].push_back(std::move(*left));
                 }
             }
             return answer;
         }
-        if (::kill((*started)["pid"], 0) != 0 && errno == ESRCH) {
-            const bool serves = now && now->contains("agent") && (*now)["agent"]["pid"] == (*before)["agent"]["pid"];
+        if (::kill(started->at("pid"), 0) != 0 && errno == ESRCH) {
+            const bool serves =
+                now && now->contains("agent") && now->at("agent").at("pid") == before->at("agent").at("pid");
             return {{"error", std::string("the agent that was started has ended: its log says why. ") +
                                   (serves ? "This one goes on" : "Another one is started")}};
         }
@@ -126,7 +128,7 @@ void add_upgrade(CLI::App& app, Context& context) {
     command->callback([&context] {
         const json done = upgrade(context.socket);
         if (done.contains("error")) {
-            std::cerr << "Error: " << done["error"].get<std::string>() << "\n";
+            std::cerr << "Error: " << done.at("error").get<std::string>() << "\n";
             context.exit = done.contains("absent") ? kNoAgent : kRefused;
         } else if (context.json) {
             std::cout << done.dump(2) << "\n";

@@ -52,8 +52,8 @@ void print_event(const json& event, bool as_json) {
     if (as_json) {
         std::cout << event.dump() << "\n";
     } else {
-        std::cout << time_of(event["us"].get<std::int64_t>()) << " " << word(event["level"]) << " "
-                  << word(event["text"]) << "\n";
+        std::cout << time_of(event.at("us").get<std::int64_t>()) << " " << word(event.at("level")) << " "
+                  << word(event.at("text")) << "\n";
     }
 }
 
@@ -84,8 +84,8 @@ void follow_events(Context& context, bool only_those_that_are_there) {
                 continue;
             }
         }
-        for (const auto& event : (*answer)["events"]) {
-            const auto number = event["number"].get<std::uint64_t>();
+        for (const auto& event : answer->at("events")) {
+            const auto number = event.at("number").get<std::uint64_t>();
             if (!first && number > last + 1) {
                 std::cerr << "Error: " << number - last - 1 << " events were lost: they came too fast\n";
             }
@@ -102,8 +102,8 @@ void follow_events(Context& context, bool only_those_that_are_there) {
 
 // Identifies a connection. One within this node stays the same when it changes between TCP and the bypass.
 std::string key(const json& connection) {
-    const std::string path = word(connection["path"]);
-    return (path == "bypass" ? "tuned" : path) + word(connection["id"]);
+    const std::string path = word(connection.at("path"));
+    return (path == "bypass" ? "tuned" : path) + word(connection.at("id"));
 }
 
 // Bytes per second since the answer before: of each path, and of the `lines` connections that move the most.
@@ -113,24 +113,24 @@ json rates(const json& now, const std::map<std::string, json>& before, double se
     for (const auto& c : now) {
         const auto it = before.find(key(c));
         // The bypass and TCP have counters of their own: a connection that has just changed between them has no rate.
-        const bool changed = it != before.end() && it->second["path"] != c["path"];
+        const bool changed = it != before.end() && it->second.at("path") != c.at("path");
         const auto delta = [&](const char* key) {
-            const double then = it == before.end() ? 0 : (changed ? c : it->second)[key].get<double>();
-            return seconds > 0 ? std::max(0.0, c[key].get<double>() - then) / seconds : 0;
+            const double then = it == before.end() ? 0 : (changed ? c : it->second).at(key).get<double>();
+            return seconds > 0 ? std::max(0.0, c.at(key).get<double>() - then) / seconds : 0;
         };
         json one = {{"sent_per_s", delta("bytes_sent")}, {"received_per_s", delta("bytes_received")}};
-        json& path = *paths.emplace(word(c["path"]), json{{"connections", 0}}).first;
-        path["connections"] = path["connections"].get<int>() + 1;
+        json& path = *paths.emplace(word(c.at("path")), json{{"connections", 0}}).first;
+        path["connections"] = path.at("connections").get<int>() + 1;
         for (const char* key : {"sent_per_s", "received_per_s"}) {
             path[key] = path.value(key, 0.0) + one[key].get<double>();
         }
         for (const char* key : {"id", "path", "role", "client", "server"}) {
-            one[key] = c[key];
+            one[key] = c.at(key);
         }
         all.push_back(std::move(one));
     }
     std::ranges::stable_sort(all, std::ranges::greater(), [](const json& one) {
-        return one["sent_per_s"].get<double>() + one["received_per_s"].get<double>();
+        return one.at("sent_per_s").get<double>() + one.at("received_per_s").get<double>();
     });
     all.resize(std::min(lines, all.size()));
     return {{"seconds", seconds}, {"paths", std::move(paths)}, {"connections", std::move(all)}};
@@ -142,15 +142,16 @@ std::string rate(const json& bytes_per_second) {
 
 void print_top(const json& rates) {
     std::vector<Row> table{{"Path", "#Conns", "Sent", "Received"}};
-    for (const auto& [path, sum] : rates["paths"].items()) {
-        table.push_back({path, word(sum["connections"]), rate(sum["sent_per_s"]), rate(sum["received_per_s"])});
+    for (const auto& [path, sum] : rates.at("paths").items()) {
+        table.push_back(
+            {path, word(sum.at("connections")), rate(sum.at("sent_per_s")), rate(sum.at("received_per_s"))});
     }
     print_table(std::cout, table);
     std::cout << "\n";
     table = {{"Id", "Path", "Role", "Client", "Server", "Sent", "Received"}};
-    for (const auto& c : rates["connections"]) {
-        table.push_back({word(c["id"]), word(c["path"]), word(c["role"]), word(c["client"]), word(c["server"]),
-                         rate(c["sent_per_s"]), rate(c["received_per_s"])});
+    for (const auto& c : rates.at("connections")) {
+        table.push_back({word(c.at("id")), word(c.at("path")), word(c.at("role")), word(c.at("client")),
+                         word(c.at("server")), rate(c.at("sent_per_s")), rate(c.at("received_per_s"))});
     }
     print_table(std::cout, table);
 }
@@ -165,7 +166,7 @@ void top(Context& context, unsigned times, std::size_t lines) {
             return;
         }
         const auto now = std::chrono::steady_clock::now();
-        const json& list = (*answer)["connections"];
+        const json& list = answer->at("connections");
         if (i != 0) {  // the first answer is only there to be compared with
             const json moved = rates(list, before, std::chrono::duration<double>(now - then).count(), lines);
             if (context.json) {
@@ -203,13 +204,13 @@ void capture(Context& context, std::uint64_t id, const std::string& path, std::u
         if (tap == 0) {  // only now, so that a connection that cannot be captured leaves no file
             failed = file.open(path);
         }
-        tap = (*answer)["tap"].get<std::uint64_t>();
-        lost = (*answer)["lost"].get<std::uint64_t>();
-        over = (*answer)["over"].get<bool>();
+        tap = answer->at("tap").get<std::uint64_t>();
+        lost = answer->at("lost").get<std::uint64_t>();
+        over = answer->at("over").get<bool>();
         if (failed.empty()) {
             failed = file.write(*answer, most);
         }
-        if (!over && !(*answer)["more"].get<bool>() && failed.empty() && !enough) {
+        if (!over && !answer->at("more").get<bool>() && failed.empty() && !enough) {
             wait_for(100ms);
         }
     }

@@ -23,39 +23,40 @@ std::string words(const json& list) {
 
 // In the blocks of smcr info and smcd info.
 void print_info(std::ostream& out, const json& s) {
-    const bool roce = s["roce"]["enabled"].get<bool>() && s["roce"]["ports"] != 0;
+    const bool roce = s.at("roce").at("enabled").get<bool>() && s.at("roce").at("ports") != 0;
     std::string fabrics;
-    for (const auto& fabric : fabrics_of(s["ism"])) {
-        fabrics += (fabrics.empty() ? "" : "; ") + word(fabric["provider"]) + ", CHID " + word(fabric["chid"]);
+    for (const auto& fabric : fabrics_of(s.at("ism"))) {
+        fabrics += (fabrics.empty() ? "" : "; ") + word(fabric.at("provider")) + ", CHID " + word(fabric.at("chid"));
     }
     out << "Agent Capabilities\n";
     print_table(out, {{"SMC Version:", "2.1"},
-                      {"SMC Hostname:", word(s["agent"]["host_name"])},
+                      {"SMC Hostname:", word(s.at("agent").at("host_name"))},
                       {"SMC-D Features:", "v2, v2.1"},
-                      {"SMC-R Features:", s["roce"]["enabled"].get<bool>() ? "v1, v2, v2.1" : "-"},
-                      {"Bypass:", s["bypass"].value("there", false) ? "on" : "off (smcctl probe says why)"}});
+                      {"SMC-R Features:", s.at("roce").at("enabled").get<bool>() ? "v1, v2, v2.1" : "-"},
+                      {"Bypass:", s.at("bypass").value("there", false) ? "on" : "off (smcctl probe says why)"}});
     out << "\nHardware Capabilities\n";
-    print_table(out, {{"UEIDs:", words(s["eids"])},
-                      {"SEID:", word(s["seid"]).empty() ? "n/a" : word(s["seid"])},
+    print_table(out, {{"UEIDs:", words(s.at("eids"))},
+                      {"SEID:", word(s.at("seid")).empty() ? "n/a" : word(s.at("seid"))},
                       {"ISM:", fabrics.empty() ? "n/a" : fabrics},
-                      {"RoCE:", roce ? word(s["roce"]["ports"]) + " ports" : "n/a"}});
+                      {"RoCE:", roce ? word(s.at("roce").at("ports")) + " ports" : "n/a"}});
 }
 
 void print_stats(std::ostream& out, const json& sums) {
     for (const auto& [key, title] :
          {std::pair{"smcd", "SMC-D"}, std::pair{"smcr", "SMC-R"}, std::pair{"bypass", "Bypass"}}) {
-        const json& s = sums[key];
+        const json& s = sums.at(key);
         out << title << " Connections Summary\n";
-        print_table(out,
-                    {{key == std::string("bypass") ? "  Sockets" : "  SMC connections", word(s["connections"])},
-                     {"  Data received (Bytes)", word(s["received_bytes"]) + " (" + bytes(s["received_bytes"]) + ")"},
-                     {"  Data transmitted (Bytes)", word(s["sent_bytes"]) + " (" + bytes(s["sent_bytes"]) + ")"}});
+        print_table(
+            out,
+            {{key == std::string("bypass") ? "  Sockets" : "  SMC connections", word(s.at("connections"))},
+             {"  Data received (Bytes)", word(s.at("received_bytes")) + " (" + bytes(s.at("received_bytes")) + ")"},
+             {"  Data transmitted (Bytes)", word(s.at("sent_bytes")) + " (" + bytes(s.at("sent_bytes")) + ")"}});
         out << "\n";
     }
     for (const auto& [key, title] : {std::pair{"fallbacks", "TCP fallback"}, std::pair{"refused", "Refused"}}) {
         out << title << "\n";
         std::vector<Row> rows;
-        for (const auto& [reason, count] : sums[key].items()) {
+        for (const auto& [reason, count] : sums.at(key).items()) {
             if (count != 0) {
                 rows.push_back({"  " + reason, word(count)});
             }
@@ -71,20 +72,20 @@ void print_stats(std::ostream& out, const json& sums) {
 void print_pnet(std::ostream& out, const json& devices) {
     std::vector<Row> rows{{"PNET-ID", "Net-Dev", "IB-Dev", "IB-P", "Networks"}};
     const auto row = [&](const std::string& id, const std::string& networks) {
-        for (const auto& d : devices["smcr"]) {
+        for (const auto& d : devices.at("smcr")) {
             if (word(d.value("pnet_id", "")) == id) {
-                const std::string net = word(d["net_device"]);
-                rows.push_back(
-                    {id.empty() ? "-" : id, net.empty() ? "n/a" : net, word(d["device"]), word(d["port"]), networks});
+                const std::string net = word(d.at("net_device"));
+                rows.push_back({id.empty() ? "-" : id, net.empty() ? "n/a" : net, word(d.at("device")),
+                                word(d.at("port")), networks});
             }
         }
     };
     const json pnets = devices.value("pnets", json::array());  // an older agent has none
     for (const auto& pnet : pnets) {
         const std::size_t before = rows.size();
-        row(word(pnet["id"]), words(pnet["networks"]));
+        row(word(pnet.at("id")), words(pnet.at("networks")));
         if (rows.size() == before) {  // this node has none of its devices
-            rows.push_back({word(pnet["id"]), "n/a", "n/a", "n/a", words(pnet["networks"])});
+            rows.push_back({word(pnet.at("id")), "n/a", "n/a", "n/a", words(pnet.at("networks"))});
         }
     }
     row("", pnets.empty() ? "all" : "all others");
@@ -92,61 +93,63 @@ void print_pnet(std::ostream& out, const json& devices) {
 }
 
 void print_dry_run(std::ostream& out, const json& answer) {
-    for (const auto& space : answer["namespaces"]) {
+    for (const auto& space : answer.at("namespaces")) {
         if (space.contains("failed")) {
-            out << "Namespace " << word(space["netns"]) << ": its sockets cannot be listed: " << word(space["failed"])
-                << "\n\n";
+            out << "Namespace " << word(space.at("netns"))
+                << ": its sockets cannot be listed: " << word(space.at("failed")) << "\n\n";
             continue;
         }
-        out << "Namespace " << word(space["netns"]) << ": of " << word(space["outbound"]) << " connections made here "
-            << word(space["offered"]) << " would be offered SMC; " << word(space["inbound"])
-            << " were accepted: their clients' nodes decide\n";
+        out << "Namespace " << word(space.at("netns")) << ": of " << word(space.at("outbound"))
+            << " connections made here " << word(space.at("offered")) << " would be offered SMC; "
+            << word(space.at("inbound")) << " were accepted: their clients' nodes decide\n";
         std::vector<Row> rows{{"Server", "Cgroup", "#Conns", "New ones would be"}};
-        for (const auto& server : space["servers"]) {
-            rows.push_back({word(server["server"]), word(server.value("cgroup", json(""))), word(server["connections"]),
-                            server["offered"].get<bool>() ? "offered SMC" : "plain TCP: " + word(server["obstacle"])});
+        for (const auto& server : space.at("servers")) {
+            rows.push_back(
+                {word(server.at("server")), word(server.value("cgroup", json(""))), word(server.at("connections")),
+                 server.at("offered").get<bool>() ? "offered SMC" : "plain TCP: " + word(server.at("obstacle"))});
         }
         print_table(out, rows);
-        if (space["left_out"] != 0) {
-            out << "and " << word(space["left_out"]) << " more connections\n";
+        if (space.at("left_out") != 0) {
+            out << "and " << word(space.at("left_out")) << " more connections\n";
         }
         out << "\n";
     }
-    if (answer["namespaces"].empty()) {
+    if (answer.at("namespaces").empty()) {
         out << "No network namespace is served\n";
     }
 }
 
 void print_drain(std::ostream& out, const json& answer) {
-    out << (answer["draining"].get<bool>() ? "Draining: new connections are plain TCP" : "Serving") << "; "
-        << word(answer["connections"]) << " connections are in the agent";
-    if (answer["connections"] != 0 && answer.contains("live")) {  // an older agent does not say
-        const auto& live = answer["live"];
-        out << ": " << word(live["smcd"]) << " over SMC-D, " << word(live["smcr"]) << " over SMC-R, "
-            << word(live["fallback"]) << " over TCP, " << word(live["handshake"]) << " being set up";
+    out << (answer.at("draining").get<bool>() ? "Draining: new connections are plain TCP" : "Serving") << "; "
+        << word(answer.at("connections")) << " connections are in the agent";
+    if (answer.at("connections") != 0 && answer.contains("live")) {  // an older agent does not say
+        const auto& live = answer.at("live");
+        out << ": " << word(live.at("smcd")) << " over SMC-D, " << word(live.at("smcr")) << " over SMC-R, "
+            << word(live.at("fallback")) << " over TCP, " << word(live.at("handshake")) << " being set up";
     }
     out << "\n";
 }
 
 void print_upgrade(std::ostream& out, const json& answer) {
-    out << "smc-agent " << word(answer["version"]) << ", pid " << word(answer["pid"]) << ", has taken over from pid "
-        << word(answer["before"]) << " after " << word(answer["took_ms"]) << " ms\n";
-    for (const auto& agent : answer["leaving"]) {
-        out << word(agent["connections"]) << " connections stay with the agent at " << word(agent["socket"])
-            << " until they end: " << word(agent["smcd"]) << " over SMC-D, " << word(agent["smcr"]) << " over SMC-R, "
-            << word(agent["fallback"]) << " over TCP\n";
+    out << "smc-agent " << word(answer.at("version")) << ", pid " << word(answer.at("pid"))
+        << ", has taken over from pid " << word(answer.at("before")) << " after " << word(answer.at("took_ms"))
+        << " ms\n";
+    for (const auto& agent : answer.at("leaving")) {
+        out << word(agent.at("connections")) << " connections stay with the agent at " << word(agent.at("socket"))
+            << " until they end: " << word(agent.at("smcd")) << " over SMC-D, " << word(agent.at("smcr"))
+            << " over SMC-R, " << word(agent.at("fallback")) << " over TCP\n";
     }
 }
 
 void print_ueids(std::ostream& out, const json& answer) {
-    for (const auto& eid : answer["ueids"]) {
+    for (const auto& eid : answer.at("ueids")) {
         out << word(eid) << "\n";
     }
 }
 
 void print_seid(std::ostream& out, const json& answer) {
-    const std::string seid = word(answer["seid"]);
-    out << (seid.empty() ? "n/a" : seid) << (answer["enabled"].get<bool>() ? " [enabled]" : " [disabled]") << "\n";
+    const std::string seid = word(answer.at("seid"));
+    out << (seid.empty() ? "n/a" : seid) << (answer.at("enabled").get<bool>() ? " [enabled]" : " [disabled]") << "\n";
 }
 
 }  // namespace smc::ctl

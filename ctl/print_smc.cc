@@ -31,7 +31,7 @@ std::string vlan_of(const json& group) {
 void print_groups(std::ostream& out, const json& groups) {
     std::vector<Row> rows{{"LG-ID", "LG-Role", "LG-Type", "VLAN", "#Conns", "PNET-ID"}};
     for (const auto& g : groups) {
-        rows.push_back({hex8(g["id"]), word(g["role"]), word(g["type"]), vlan_of(g), word(g["connections"]),
+        rows.push_back({hex8(g.at("id")), word(g.at("role")), word(g.at("type")), vlan_of(g), word(g.at("connections")),
                         or_dash(g.value("pnet_id", ""))});
     }
     print_table(out, rows);
@@ -39,21 +39,21 @@ void print_groups(std::ostream& out, const json& groups) {
 
 void print_blocks(std::ostream& out, const json& groups) {
     for (const auto& g : groups) {
-        print_table(out, {{"LG-ID", ": " + hex8(g["id"])},
-                          {"LG-Role", ": " + word(g["role"])},
-                          {"LG-Type", ": " + word(g["type"])},
+        print_table(out, {{"LG-ID", ": " + hex8(g.at("id"))},
+                          {"LG-Role", ": " + word(g.at("role"))},
+                          {"LG-Type", ": " + word(g.at("type"))},
                           {"VLAN", ": " + vlan_of(g)},
                           {"PNET-ID", ": " + or_dash(g.value("pnet_id", ""))},
-                          {"Version", ": " + word(g["version"])},
-                          {"Peer-Rel", ": " + word(g["release"])},
-                          {"Peer-Host", ": " + or_dash(g["host_name"])},
-                          {"Peer-OS", ": " + word(g["peer_os"])},
-                          {"Direct", std::string(": ") + (g["direct"].get<bool>() ? "Yes" : "No")},
-                          {"EID", ": " + or_dash(g["eid"])},
-                          {"#Conns", ": " + word(g["connections"])},
-                          {"Max-Conns", ": " + word(g["max_connections"])},
-                          {"Sndbuf", ": " + word(g["rmbe_bytes"])},
-                          {"RMB", ": " + word(g["rmbs"]) + " with RMBEs of " + word(g["rmbe_bytes"])}});
+                          {"Version", ": " + word(g.at("version"))},
+                          {"Peer-Rel", ": " + word(g.at("release"))},
+                          {"Peer-Host", ": " + or_dash(g.at("host_name"))},
+                          {"Peer-OS", ": " + word(g.at("peer_os"))},
+                          {"Direct", std::string(": ") + (g.at("direct").get<bool>() ? "Yes" : "No")},
+                          {"EID", ": " + or_dash(g.at("eid"))},
+                          {"#Conns", ": " + word(g.at("connections"))},
+                          {"Max-Conns", ": " + word(g.at("max_connections"))},
+                          {"Sndbuf", ": " + word(g.at("rmbe_bytes"))},
+                          {"RMB", ": " + word(g.at("rmbs")) + " with RMBEs of " + word(g.at("rmbe_bytes"))}});
         out << "\n";
     }
 }
@@ -68,14 +68,15 @@ void print_links(std::ostream& out, const json& groups, int details) {
     }
     std::vector<Row> rows{head};
     for (const auto& g : groups) {
-        for (const auto& l : g["links"]) {
-            Row row{hex8(g["id"]),    word(g["role"]),       word(g["type"]), or_dash(l["net_device"]),
-                    word(l["state"]), word(l["connections"])};
+        for (const auto& l : g.at("links")) {
+            Row row{hex8(g.at("id")),    word(g.at("role")),       word(g.at("type")), or_dash(l.at("net_device")),
+                    word(l.at("state")), word(l.at("connections"))};
             if (details > 0) {
-                row.insert(row.end(), {word(l["link_uid"]), word(l["peer_uid"]), word(l["device"]), word(l["port"])});
+                row.insert(row.end(),
+                           {word(l.at("link_uid")), word(l.at("peer_uid")), word(l.at("device")), word(l.at("port"))});
             }
             if (details > 1) {
-                row.insert(row.end(), {word(l["local_gid"]), word(l["peer_gid"])});
+                row.insert(row.end(), {word(l.at("local_gid")), word(l.at("peer_gid"))});
             }
             rows.push_back(std::move(row));
         }
@@ -84,10 +85,10 @@ void print_links(std::ostream& out, const json& groups, int details) {
 }
 
 std::string local(const json& c) {
-    return word(c[c["role"] == "client" ? "client" : "server"]);
+    return word(c.at(c.at("role") == "client" ? "client" : "server"));
 }
 std::string remote(const json& c) {
-    return word(c[c["role"] == "client" ? "server" : "client"]);
+    return word(c.at(c.at("role") == "client" ? "server" : "client"));
 }
 
 std::string mode(const json& c) {
@@ -97,16 +98,16 @@ std::string mode(const json& c) {
     if (c.contains("smcd")) {
         return "SMCD";
     }
-    if (c["path"] == "tuned" || c["path"] == "bypass") {
-        return "TCP " + word(c["path"]);
+    if (c.at("path") == "tuned" || c.at("path") == "bypass") {
+        return "TCP " + word(c.at("path"));
     }
-    const std::string peer = c.contains("peer_reason") ? word(c["peer_reason"]["code"]) : "";
-    return "TCP " + word(c["reason"]["code"]) + (peer.empty() ? "" : "/" + peer);
+    const std::string peer = c.contains("peer_reason") ? word(c.at("peer_reason").at("code")) : "";
+    return "TCP " + word(c.at("reason").at("code")) + (peer.empty() ? "" : "/" + peer);
 }
 
 // The cursor or the flags of "0000:00000a00 c000".
 std::string part(const json& c, const char* name, bool flags) {
-    const std::string text = word(c["cursors"][name]);
+    const std::string text = word(c.at("cursors").at(name));
     return flags ? text.substr(text.find(' ') + 1) : text.substr(0, text.find(' '));
 }
 
@@ -132,11 +133,11 @@ void print_link_groups(std::ostream& out, const json& groups, const GroupView& v
     if (groups.contains("smcr")) {
         out << "SMC-R link groups\n";
         if (view.links) {
-            print_links(out, groups["smcr"], view.details);
+            print_links(out, groups.at("smcr"), view.details);
         } else if (view.details > 0) {
-            print_blocks(out, groups["smcr"]);
+            print_blocks(out, groups.at("smcr"));
         } else {
-            print_groups(out, groups["smcr"]);
+            print_groups(out, groups.at("smcr"));
         }
     }
     if (groups.contains("smcd")) {
@@ -146,10 +147,11 @@ void print_link_groups(std::ostream& out, const json& groups, const GroupView& v
             head.insert(head.end(), {"Peer-GID", "CHID", "EID", "Peer-Host"});
         }
         std::vector<Row> rows{head};
-        for (const auto& g : groups["smcd"]) {
-            Row row{hex8(g["id"]), "-", word(g["connections"]), "-"};
+        for (const auto& g : groups.at("smcd")) {
+            Row row{hex8(g.at("id")), "-", word(g.at("connections")), "-"};
             if (view.details > 0) {
-                row.insert(row.end(), {word(g["peer_gid"]), word(g["chid"]), word(g["eid"]), or_dash(g["host_name"])});
+                row.insert(row.end(),
+                           {word(g.at("peer_gid")), word(g.at("chid")), word(g.at("eid")), or_dash(g.at("host_name"))});
             }
             rows.push_back(std::move(row));
         }
@@ -160,7 +162,7 @@ void print_link_groups(std::ostream& out, const json& groups, const GroupView& v
 namespace {
 
 std::string roce_version(const json& device) {
-    const bool v1 = !device.value("gids_v1", json::array()).empty(), v2 = !device["gids"].empty();
+    const bool v1 = !device.value("gids_v1", json::array()).empty(), v2 = !device.at("gids").empty();
     return v1 && v2 ? "RoCEv1+v2" : v1 ? "RoCEv1" : "RoCEv2";
 }
 
@@ -177,13 +179,13 @@ void print_devices(std::ostream& out, const json& devices, int details) {
         head.insert(head.end(), {"MTU", "GIDs"});
     }
     std::vector<Row> rows{head};
-    for (const auto& d : devices["smcr"]) {
-        Row row{or_dash(d["net_device"]), word(d["device"]), word(d["port"]),
-                word(d["state"]),         roce_version(d),   d["links"].get<int>() > 0 ? "Yes" : "No"};
+    for (const auto& d : devices.at("smcr")) {
+        Row row{or_dash(d.at("net_device")), word(d.at("device")), word(d.at("port")),
+                word(d.at("state")),         roce_version(d),      d.at("links").get<int>() > 0 ? "Yes" : "No"};
         if (details > 0) {
-            row.insert(row.end(), {"-", or_dash(d["pci_id"]), "-"});
+            row.insert(row.end(), {"-", or_dash(d.at("pci_id")), "-"});
         }
-        row.insert(row.end(), {word(d["links"]), or_dash(d.value("pnet_id", ""))});
+        row.insert(row.end(), {word(d.at("links")), or_dash(d.value("pnet_id", ""))});
         if (details > 0) {
             std::string gids;
             for (const char* version : {"gids", "gids_v1"}) {
@@ -191,19 +193,19 @@ void print_devices(std::ostream& out, const json& devices, int details) {
                     gids += (gids.empty() ? "" : " ") + word(gid);
                 }
             }
-            row.insert(row.end(), {word(d["mtu"]), gids});
+            row.insert(row.end(), {word(d.at("mtu")), gids});
         }
         rows.push_back(std::move(row));
     }
     print_table(out, rows);
-    for (const auto& [name, why] : devices["refused"].items()) {
+    for (const auto& [name, why] : devices.at("refused").items()) {
         out << name << " is not used: " << word(why) << "\n";
     }
     out << "\nISM devices\n";
     rows = {{"FID", "Type", "PCI-ID", "PCHID", "InUse", "#LGs", "PNET-ID"}};
-    for (const auto& d : devices["smcd"]) {
-        rows.push_back({"-", word(d["provider"]), or_dash(d.value("device", "")), word(d["chid"]),
-                        d["groups"].get<int>() > 0 ? "Yes" : "No", word(d["groups"]), "-"});
+    for (const auto& d : devices.at("smcd")) {
+        rows.push_back({"-", word(d.at("provider")), or_dash(d.value("device", "")), word(d.at("chid")),
+                        d.at("groups").get<int>() > 0 ? "Yes" : "No", word(d.at("groups")), "-"});
     }
     print_table(out, rows);
 }
@@ -239,35 +241,36 @@ void add_details(Row& row, const json& c) {
         row.insert(row.end(), 14, "-");
         return;
     }
-    const json& own = smcr ? c["smcr"] : c["smcd"];
-    const std::string rx = word(own[smcr ? "rmbe_bytes" : "dmb_bytes"]);
-    const std::string tx = word(own[smcr ? "peer_rmbe_bytes" : "peer_dmb_bytes"]);
+    const json& own = smcr ? c.at("smcr") : c.at("smcd");
+    const std::string rx = word(own.at(smcr ? "rmbe_bytes" : "dmb_bytes"));
+    const std::string tx = word(own.at(smcr ? "peer_rmbe_bytes" : "peer_dmb_bytes"));
     // The agent sends at once what it prepares: the prepared and the sent cursor are the same.
     const std::string sent = part(c, "tx_producer", false), taken = part(c, "tx_consumer", false);
-    row.insert(row.end(), {shutdowns(c), word(own["token"]), smcr ? rx : "-", rx, tx, part(c, "rx_producer", false),
+    row.insert(row.end(), {shutdowns(c), word(own.at("token")), smcr ? rx : "-", rx, tx, part(c, "rx_producer", false),
                            part(c, "rx_consumer", false), part(c, "rx_producer", true), sent, taken,
                            part(c, "tx_producer", true), sent, sent, taken});
 }
 
 Row socket_row(const json& c, const SocketView& view) {
     // The sockets belong to the applications: the agent does not know their inodes, nor the user of a server.
-    Row row{word(c["state"]),
-            c.contains("uid") ? word(c["uid"]) : "-",
+    Row row{word(c.at("state")),
+            c.contains("uid") ? word(c.at("uid")) : "-",
             "-",
             local(c),
             remote(c),
-            c.contains("smcr") ? or_dash(c["smcr"]["net_device"]) : "-",
+            c.contains("smcr") ? or_dash(c.at("smcr").at("net_device")) : "-",
             mode(c)};
     if (view.details) {
         add_details(row, c);
     }
     if (only_smcr(view)) {
-        const json& r = c["smcr"];
-        row.insert(row.end(), {word(r["role"]), word(r["device"]), word(r["port"]), word(r["link_id"]), word(r["gid"]),
-                               word(r["peer_gid"])});
+        const json& r = c.at("smcr");
+        row.insert(row.end(), {word(r.at("role")), word(r.at("device")), word(r.at("port")), word(r.at("link_id")),
+                               word(r.at("gid")), word(r.at("peer_gid"))});
     } else if (only_smcd(view)) {
-        const json& d = c["smcd"];
-        row.insert(row.end(), {"-", word(d["token"]), word(d["peer_gid"]), word(d["peer_token"]), hex8(d["group"])});
+        const json& d = c.at("smcd");
+        row.insert(row.end(),
+                   {"-", word(d.at("token")), word(d.at("peer_gid")), word(d.at("peer_token")), hex8(d.at("group"))});
     }
     return row;
 }

@@ -27,7 +27,7 @@ std::filesystem::path memory() {
 
 // Identifies the agent that counted: the sums of another agent begin at zero.
 std::string whose(const json& status) {
-    return status["agent"]["pid"].dump() + " " + status["ism"]["gid"].get<std::string>();
+    return status.at("agent").at("pid").dump() + " " + status.at("ism").at("gid").get<std::string>();
 }
 
 json minus(json sums, const json& before) {
@@ -49,21 +49,21 @@ json sums_of(const json& status) {
                  {"bypass", {{"connections", 0U}, {"sent_bytes", 0U}, {"received_bytes", 0U}}},
                  {"fallbacks", json::object()},
                  {"refused", json::object()}};
-    for (const auto& total : status["totals"]) {
-        const auto path = total["path"].get<std::string>();
-        const auto count = total["count"].get<std::uint64_t>();
-        const auto reason = total["reason"]["name"].get<std::string>();
+    for (const auto& total : status.at("totals")) {
+        const auto path = total.at("path").get<std::string>();
+        const auto count = total.at("count").get<std::uint64_t>();
+        const auto reason = total.at("reason").at("name").get<std::string>();
         if (path == "smcd" || path == "smcr" || path == "bypass") {
-            sums[path]["connections"] = sums[path]["connections"].get<std::uint64_t>() + count;
+            sums[path]["connections"] = sums[path].at("connections").get<std::uint64_t>() + count;
         } else if (path == "fallback" || path == "refused") {
             sums[path == "fallback" ? "fallbacks" : "refused"][reason] = count;
         }
     }
-    for (const auto& traffic : status["traffic"]) {
-        const auto path = traffic["path"].get<std::string>();
+    for (const auto& traffic : status.at("traffic")) {
+        const auto path = traffic.at("path").get<std::string>();
         if (sums.contains(path)) {
-            sums[path]["sent_bytes"] = traffic["sent"];
-            sums[path]["received_bytes"] = traffic["received"];
+            sums[path]["sent_bytes"] = traffic.at("sent");
+            sums[path]["received_bytes"] = traffic.at("received");
         }
     }
     return sums;

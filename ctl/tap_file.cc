@@ -175,15 +175,15 @@ std::string TapFile::write(const json& answer, std::uint64_t most) {
         begun_ = true;
     }
     const bool is_client = answer.value("role", "client") == "client";
-    for (const auto& piece : answer["pieces"]) {
-        const std::string all = unhex(piece["hex"].get<std::string>());
-        const bool from_client = piece["sent"].get<bool>() == is_client;
-        const auto base = 1 + static_cast<std::uint32_t>(piece["offset"].get<std::uint64_t>());
+    for (const auto& piece : answer.at("pieces")) {
+        const std::string all = unhex(piece.at("hex").get<std::string>());
+        const bool from_client = piece.at("sent").get<bool>() == is_client;
+        const auto base = 1 + static_cast<std::uint32_t>(piece.at("offset").get<std::uint64_t>());
         for (std::size_t at = 0; at < all.size() && bytes_ < most; at += kLongest) {
             const std::string payload = all.substr(at, std::min<std::uint64_t>(kLongest, most - bytes_));
             std::uint32_t& next = next_[from_client ? 0 : 1];
             next = base + static_cast<std::uint32_t>(at);
-            segment(from_client, piece["us"].get<std::uint64_t>(), next, next_[from_client ? 1 : 0], payload);
+            segment(from_client, piece.at("us").get<std::uint64_t>(), next, next_[from_client ? 1 : 0], payload);
             next += static_cast<std::uint32_t>(payload.size());
             bytes_ += payload.size();
         }

@@ -24,7 +24,7 @@ std::optional<json> answer_of(Context& context, const json& request) {
         return std::nullopt;
     }
     if (answer->contains("error")) {
-        std::cerr << "Error: " << (*answer)["error"].get<std::string>() << "\n";
+        std::cerr << "Error: " << answer->at("error").get<std::string>() << "\n";
         context.exit = kRefused;
         return std::nullopt;
     }
@@ -103,7 +103,7 @@ json listed(json answer) {
     if (!answer.value("whole", true)) {
         std::cerr << "smcctl: the list is incomplete: not all tuned connections are shown\n";
     }
-    return std::move(answer["connections"]);
+    return std::move(answer.at("connections"));
 }
 
 void add_sockets(CLI::App& app, Context& context) {
@@ -173,8 +173,8 @@ std::optional<json> dry_run_of(Context& context) {
         if (!answer) {
             return std::nullopt;
         }
-        for (const auto& space : (*answer)["namespaces"]) {
-            after = space["netns"];
+        for (const auto& space : answer->at("namespaces")) {
+            after = space.at("netns");
             all["namespaces"].push_back(space);
         }
         more = answer->value("more", false);

@@ -254,9 +254,27 @@ std::string kind_of(const nlmsghdr* part) {
 
 }  // namespace
 
+namespace {
+
+int note_flow_rate(const nlattr* option, void* paces) {
+    constexpr std::uint32_t kNoLimit = ~std::uint32_t{0};
+    if (mnl_attr_get_type(option) == TCA_FQ_FLOW_MAX_RATE && mnl_attr_validate(option, MNL_TYPE_U32) == 0) {
+        *static_cast<bool*>(paces) = mnl_attr_get_u32(option) != kNoLimit;
+    }
+    return MNL_CB_OK;
+}
+
+}  // namespace
+
 Result<std::vector<Qdisc>> Rtnetlink::qdiscs() const {
     return dump<tcmsg, Qdisc>(socket_.get(), RTM_GETQDISC, [](const tcmsg& info, const nlmsghdr* part) {
-        return std::optional(Qdisc{static_cast<unsigned>(info.tcm_ifindex), kind_of(part)});
+        Qdisc found{static_cast<unsigned>(info.tcm_ifindex), kind_of(part)};
+        for_each_attribute<tcmsg>(part, [&](unsigned type, const nlattr* attribute) {
+            if (type == TCA_OPTIONS && found.kind == "fq") {
+                mnl_attr_parse_nested(attribute, note_flow_rate, &found.paces);
+            }
+        });
+        return std::optional(found);
     });
 }
 

@@ -41,6 +41,7 @@ struct NetDevice {
 struct Qdisc {
     unsigned device = 0;  // index
     std::string kind;     // "tbf"
+    bool paces = false;   // kind "fq": it limits the rate of each flow (maxrate)
 };
 
 struct Filter {

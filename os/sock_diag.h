@@ -17,9 +17,10 @@ namespace smc {
 
 class SockDiag {
  public:
+    static constexpr std::uint64_t kAnyCookie = ~std::uint64_t{0};
     struct Socket {
         Endpoint local, remote;
-        std::uint64_t cookie = 0;        // SO_COOKIE of the socket
+        std::uint64_t cookie = 0;        // SO_COOKIE of the socket, or kAnyCookie
         std::uint32_t bound_device = 0;  // index; 0: none
     };
 

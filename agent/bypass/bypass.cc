@@ -297,6 +297,7 @@ std::vector<std::uint64_t> Bypass::move_members() {
         return {};
     }
     state_ = skeleton_->bss->smc_step_result;
+    totals_.rounds++;
     totals_.members += state_.joined;
     totals_.bytes += state_.moved;
     take_out();

@@ -62,6 +62,7 @@ class Bypass {
     [[nodiscard]] const smc_bypass_step& state() const { return state_; }
     // Since the start of this agent.
     struct Totals {
+        std::uint64_t rounds = 0;   // successful calls of move_members()
         std::uint64_t members = 0;  // sockets that became members
         std::uint64_t bytes = 0;    // past TCP, each of them sent and received on this node
     };

@@ -38,6 +38,7 @@ json describe(const bypass::Bypass* bypass) {
             {"taken_over", bypass->taken_over()},
             {"sockets",
              {{"watched", state.watched}, {"members", state.members}, {"leaving", state.leaving}, {"out", state.out}}},
+            {"rounds", bypass->totals().rounds},
             {"redirected_bytes", state.redirected},
             {"redirected_messages", state.messages},
             {"backlog_bytes", state.backlog},

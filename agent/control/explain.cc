@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "agent/control/describe.h"
+#include "agent/netns/cgroup_tree.h"
 #include "agent/steer/addresses.h"
 #include "agent/steer/eligibility.h"
 
@@ -22,16 +23,26 @@ using nlohmann::json;
 
 namespace {
 
-// The ID of a process's cgroup; nullopt if it is gone.
-std::optional<std::uint64_t> cgroup_of(int pid, const std::string& mount) {
+// The directory of a process's cgroup; empty: it is gone.
+std::string cgroup_of(int pid, const std::string& mount) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/cgroup");
     for (std::string line; std::getline(file, line);) {
-        struct stat status {};
-        if (line.starts_with("0::") && ::stat((mount + line.substr(3)).c_str(), &status) == 0) {
-            return status.st_ino;
+        if (line.starts_with("0::")) {
+            return mount + line.substr(3);
         }
     }
-    return std::nullopt;
+    return "";
+}
+
+// Why a cgroup has no entry.
+std::string without_entry(const IntrospectionParts& parts, const std::string& directory) {
+    const std::string& root = parts.cgroups.root();
+    if (directory != root && !directory.starts_with(root + "/")) {
+        return "not below " + root;
+    }
+    return directory.substr(root.size()) + (parts.cgroups.left_out() != 0
+                                                ? ", which is one of more than " + std::to_string(SMC_MAX_CGROUPS)
+                                                : std::string(", which the agent does not know yet"));
 }
 
 std::uint64_t netns_of(int pid) {
@@ -157,10 +168,10 @@ Result<Subject> process(const IntrospectionParts& parts, int pid) {
     }
     Subject subject;
     const auto mount = find_cgroup_mount();
-    const auto id = mount ? cgroup_of(pid, *mount) : std::nullopt;
-    const auto it = id ? parts.cgroups.groups().find(*id) : parts.cgroups.groups().end();
-    subject.query.cgroup = id.value_or(0);
-    subject.cgroup = it == parts.cgroups.groups().end() ? "not below " + parts.cgroups.root() : it->second.path;
+    const std::string directory = mount ? cgroup_of(pid, *mount) : "";
+    subject.query.cgroup = cgroup_id(directory);
+    const auto it = parts.cgroups.groups().find(subject.query.cgroup);
+    subject.cgroup = it == parts.cgroups.groups().end() ? without_entry(parts, directory) : it->second.path;
     const auto netns = parts.namespaces.by_inode(inode);
     subject.namespaces.push_back(netns ? netns->cookie() : 0);
     return subject;

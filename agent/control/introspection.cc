@@ -45,7 +45,9 @@ json Introspection::answer(const json& request) const {
     const std::string command = request.value("command", "");
     if (command == "status") {
         json all = status();
-        all["connections"] = own_connections();
+        if (request.value("connections", true)) {
+            all["connections"] = own_connections();
+        }
         return all;
     }
     if (command == "connections") {

@@ -45,7 +45,7 @@ json Introspection::sums() const {
         totals.push_back({{"path", name(key.first)}, {"reason", describe(key.second)}, {"count", count}});
     }
     if (p_.bypass != nullptr) {
-        const auto& [members, bytes] = p_.bypass->totals();
+        const auto& [rounds, members, bytes] = p_.bypass->totals();
         traffic.push_back({{"path", "bypass"}, {"sent", bytes}, {"received", bytes}});
         totals.push_back({{"path", "bypass"}, {"reason", describe(Reason::kNone)}, {"count", members}});
     }

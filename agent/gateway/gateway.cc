@@ -71,8 +71,8 @@ void Gateway::exhausted() {
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
 
-void Gateway::let_go(const smc_event& event) {
-    p_.connections.count(Path::kFallback, Reason::kLimit);
+void Gateway::let_go(const smc_event& event, Reason reason) {
+    p_.connections.count(Path::kFallback, reason);
     const auto netns = p_.namespaces.by_cookie(event.request.netns);
     smc::let_go(p_.programs, netns.get(), event.tuple, event.request);
 }
@@ -81,7 +81,7 @@ void Gateway::server_speaks_smc(const smc_event& event) {
     auto netns = p_.namespaces.by_cookie(event.request.netns);
     if (!netns || !connection_quotas_.has_for(netns->inode(), event.request.cgroup) ||
         !handshake_quotas_.has_for(netns->inode(), event.request.cgroup)) {
-        return let_go(event);
+        return let_go(event, Reason::kLimit);
     }
     if (!port_share_.has_ports_for(*netns)) {
         p_.connections.count(Path::kFallback, Reason::kLocalPorts);
@@ -110,16 +110,23 @@ void Gateway::server_speaks_smc(const smc_event& event) {
     runner->start();
 }
 
+// Where one session leaves a link group, others that wait for it may go on at once; so all are abandoned first.
 void Gateway::let_all_go() {
-    for (const auto& [id, runner] : clients_) {
+    const auto clients = std::exchange(clients_, {});
+    const auto servers = std::exchange(servers_, {});
+    for (const auto& [id, runner] : clients) {
+        runner->abandon();
+    }
+    for (const auto& [id, runner] : servers) {
+        runner->abandon();
+    }
+    for (const auto& [id, runner] : clients) {
         runner->let_go();
         end_connection(runner->connection(), Reason::kStopped);
     }
-    for (const auto& [id, runner] : servers_) {
+    for (const auto& [id, runner] : servers) {
         end_connection(runner->connection(), Reason::kStopped);
     }
-    clients_.clear();
-    servers_.clear();
 }
 
 // The connection that uses up a quota of the agent also makes the BPF programs stop asking.
@@ -160,18 +167,20 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Netns& netns, Na
     if (server.port == netns->port(which)) {
         return;  // a client connected to the CLC listener's own port: closing resets it (L1)
     }
-    // The handshake quota is not checked here: this client was answered with option 254 already. The next client is
-    // not, once admit() finds the quota used up.
-    if (!connection_quotas_.has_for(netns->inode(), inbound.cgroup)) {
+    // This client was answered with option 254 already; the next one is not, once admit() finds a quota used up. A
+    // client with an agent goes on with TCP after a reset, any other one would fail.
+    if (inbound.peer_agent != 0 && !connection_quotas_.has_for(netns->inode(), inbound.cgroup)) {
         p_.connections.count(Path::kRefused, Reason::kLimit);
         return;  // closing resets it (L1)
     }
     const Handle connection = admit(Role::kServer, netns->inode(), inbound.cgroup);
     const auto taken = [&](const Endpoint& shown) {
-        return std::ranges::any_of(servers_, [&](const auto& entry) {
+        const bool by_session = std::ranges::any_of(servers_, [&](const auto& entry) {
             const Connection& other = *entry.second->connection();
             return other.client == shown && other.server == server && other.netns == netns->inode();
         });
+        // A client without an agent may have any port, on a connection of its own or behind a masquerade.
+        return by_session || netns->has_connection(server, shown);
     };
     connection->client = shown_client(p_.programs, from, server, inbound, netns->slot(), taken);
     connection->server = server;

@@ -39,7 +39,7 @@ class Gateway {
     // Event of the BPF programs: a server has answered a request with option 254, or is known to speak SMC.
     void server_speaks_smc(const smc_event& event);
     // The same while this agent takes no new connections: the application's SYN is sent at once.
-    void let_go(const smc_event& event);
+    void let_go(const smc_event& event, Reason reason);
     // Connections that are still being set up.
     [[nodiscard]] std::size_t handshakes() const { return clients_.size() + servers_.size(); }
     // The agent stops, or another one takes over: ends the sessions under way. Applications that wait in connect() go

@@ -91,13 +91,9 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
     mark.send_buffer = buffers.send;
     Endpoint from = connection_->server;
     from.port = port;
-    auto fd = connect_with(programs_, *netns_, mark,
-                           {.from = from,
-                            .to = connection_->client,
-                            .owner = {},
-                            .device = inbound_.bound_device,
-                            .ttl = inbound_.ttl,
-                            .tos = inbound_.tos});
+    auto fd =
+        connect_with(programs_, *netns_, mark,
+                     {.from = from, .to = connection_->client, .owner = {}, .ttl = inbound_.ttl, .tos = inbound_.tos});
     if (!fd) {
         return refused(fd.error().code);
     }
@@ -107,8 +103,9 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
     }
     leg_->when_writable([this] { connected(take_connect_error(leg_->fd())); });
     // The leg's handshake stays on this host. If it takes longer than this, the listener's queue is full, or something
-    // drops the leg's packets, such as a firewall.
-    timeout_.set_in(parts_.config.leg_timeout());
+    // drops the leg's packets, such as a firewall. A client with an agent then goes on with a SYN of its own; any other
+    // one would be reset, so TCP may retransmit the leg's SYN.
+    timeout_.set_in(peer_has_agent() ? parts_.config.leg_timeout() : parts_.config.step_timeout * 3 / 4);
 }
 
 void ServerRunner::connected(int error) {

@@ -10,7 +10,7 @@
 namespace smc {
 
 // The client's address and port as the server's application will see them. `taken`: whether another session under way
-// shows this client to the same server.
+// shows this client to the same server, or a socket of this namespace has that connection.
 [[nodiscard]] Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
                                     const smc_inbound& inbound, std::uint32_t slot,
                                     const std::function<bool(const Endpoint& shown)>& taken);
@@ -48,7 +48,7 @@ class ServerRunner final : public Runner<session::Server> {
     std::shared_ptr<Namespace> netns_;
     smc_inbound inbound_;
     std::optional<loop::FdWatch> leg_;
-    loop::Deadline timeout_;  // Config::leg_timeout()
+    loop::Deadline timeout_;  // of the leg's handshake
     int ports_left_ = 0;      // left to try, including the present one
     struct Reconnect {
         clc::Outcome outcome;

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "agent/log/log.h"
+#include "os/clock.h"
 
 namespace smc::kubernetes {
 
@@ -21,6 +22,8 @@ constexpr std::size_t kLongestLine = 4U << 20, kLongestList = 64U << 20;  // one
 constexpr int kDeepest = 32;                                              // nesting of objects
 constexpr std::size_t kMostUntold = 256;                                  // events that the loop has not handled yet
 constexpr auto kShortestPause = 200ms, kLongestPause = std::chrono::milliseconds(30s);
+constexpr auto kWorks = 3s;                   // a watch that has lived for so long was worth its request
+constexpr std::size_t kLongestProblem = 400;  // bytes: the server chooses a part of the text
 constexpr auto kListTakes = 30s;
 constexpr int kWatchSeconds = 290;
 constexpr const char* kMetadataOnly =
@@ -136,8 +139,11 @@ void ApiWatch::tell(Then then) {
 }
 
 void ApiWatch::say(const std::string& problem) {
-    if (problem != std::exchange(problem_, problem)) {
-        tell([this, problem] { callbacks_.state(problem); });
+    std::string text = problem.size() > kLongestProblem ? problem.substr(0, kLongestProblem) + "..." : problem;
+    std::ranges::replace_if(
+        text, [](char c) { return c < ' ' || c > '~'; }, '?');  // it is a part of a log line
+    if (text != std::exchange(problem_, text)) {
+        tell([this, text] { callbacks_.state(text); });
     }
 }
 
@@ -146,25 +152,25 @@ void ApiWatch::pause(std::chrono::milliseconds time) {
     stopped_.wait_for(lock, time, [this] { return stops_.load(); });
 }
 
+// A list that succeeds does not end the pauses that grow: every node would list all pods again and again, if only
+// watches fail.
 void ApiWatch::follow() {
     auto next_pause = kShortestPause;
     while (!stops_) {
-        bool failed = false;
-        if (version_.empty()) {
-            failed = !list();
-        } else {
-            const Ended ended = watch();
-            failed = ended == Ended::kFailed;
-            if (ended == Ended::kGone) {
+        if (version_.empty() && list()) {
+            continue;
+        }
+        bool works = false;
+        if (!version_.empty()) {
+            has_news_ = false;
+            const auto began = os::now();
+            if (watch() == Ended::kGone) {
                 version_.clear();
             }
+            works = has_news_ || os::now() - began >= kWorks;
         }
-        if (!failed) {
-            next_pause = kShortestPause;
-        }
-        // Pauses after a success, too: a server that ends each watch at once must not be asked without a break.
-        pause(next_pause);
-        next_pause = failed ? std::min(next_pause * 2, kLongestPause) : kShortestPause;
+        pause(works ? kShortestPause : next_pause);
+        next_pause = works ? kShortestPause : std::min(next_pause * 2, kLongestPause);
     }
 }
 
@@ -305,6 +311,7 @@ ApiWatch::Ended ApiWatch::line(const std::string& text) try {
     if (const std::string version = metadata.value("resourceVersion", ""); !version.empty()) {
         version_ = version;
     }
+    has_news_ = true;
     say("");
     if (type != "BOOKMARK") {
         tell([this, type, object = std::move(object)] { callbacks_.changed(type, object); });

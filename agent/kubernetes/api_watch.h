@@ -68,7 +68,8 @@ class ApiWatch {
     const Access access_;
     const std::string path_, selector_;
     const Callbacks callbacks_;
-    std::string version_;  // resourceVersion, from where to watch; empty: list first
+    std::string version_;    // resourceVersion, from where to watch; empty: list first
+    bool has_news_ = false;  // the watch has brought an event or a bookmark
     std::string problem_ = "not asked yet";
     std::atomic<bool> stops_{false};
     std::set<int> sockets_;  // of the request that is under way; guarded by mutex_

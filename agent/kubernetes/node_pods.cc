@@ -44,8 +44,9 @@ bool is_in_pod() {
     return !environment("KUBERNETES_SERVICE_HOST").empty();
 }
 
-NodePods::NodePods(asio::io_context& io, const Config::Kubernetes& config, std::function<void()> on_change)
-    : soon_(io, [this, changed = std::move(on_change)] {
+NodePods::NodePods(asio::io_context& io, const Config::Kubernetes& config, std::set<std::string> keys,
+                   std::function<void()> on_change)
+    : pods_(std::move(keys)), soon_(io, [this, changed = std::move(on_change)] {
           pending_ = false;
           changed();
       }) {

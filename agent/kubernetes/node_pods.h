@@ -5,6 +5,7 @@
 #include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "agent/config/config.h"
@@ -21,7 +22,9 @@ namespace smc::kubernetes {
 class NodePods {
  public:
     // `on_change`: pods or labels have changed. Called a little later, once for many changes.
-    NodePods(asio::io_context& io, const Config::Kubernetes& config, std::function<void()> on_change);
+    // `keys`: of Pods.
+    NodePods(asio::io_context& io, const Config::Kubernetes& config, std::set<std::string> keys,
+             std::function<void()> on_change);
     ~NodePods();
     NodePods(const NodePods&) = delete;
     NodePods& operator=(const NodePods&) = delete;

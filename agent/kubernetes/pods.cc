@@ -10,24 +10,9 @@ namespace {
 
 using nlohmann::json;
 
-// Annotation with kubelet's UID of a static pod, which is also in the names of its control groups.
-constexpr const char* kConfigHash = "kubernetes.io/config.hash";
+// Annotations of a mirror pod, with kubelet's UID of the static pod, which is also in the names of its control groups.
+constexpr const char *kConfigHash = "kubernetes.io/config.hash", *kConfigMirror = "kubernetes.io/config.mirror";
 constexpr std::size_t kUidLength = 36, kHashLength = 32;
-
-// The labels or annotations that a rule can match; longer ones are data of other programs.
-Pod::Words words(const json& metadata, const char* key) {
-    constexpr std::size_t kLongest = 1024, kMostWords = 256;
-    Pod::Words out;
-    if (const auto it = metadata.find(key); it != metadata.end() && it->is_object()) {
-        for (const auto& [name, value] : it->items()) {
-            const auto* word = value.get_ptr<const std::string*>();
-            if (word != nullptr && word->size() <= kLongest && name.size() <= kLongest && out.size() < kMostWords) {
-                out.emplace(name, *word);
-            }
-        }
-    }
-    return out;
-}
 
 std::string text(const json& metadata, const char* key) {
     const auto it = metadata.find(key);
@@ -40,12 +25,25 @@ const json& metadata_of(const json& object) {
     return it != object.end() && it->is_object() ? *it : none;
 }
 
+bool is_hexadecimal(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
+bool is_hash(const std::string& word) {
+    return word.size() == kHashLength && std::ranges::all_of(word, is_hexadecimal);
+}
+
 bool is_uid(const std::string& word) {
-    const auto hexadecimal = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-    if (word.size() == kHashLength) {
-        return std::ranges::all_of(word, hexadecimal);
-    }
-    return word.size() == kUidLength && std::ranges::all_of(word, [&](char c) { return hexadecimal(c) || c == '-'; });
+    return is_hash(word) || (word.size() == kUidLength &&
+                             std::ranges::all_of(word, [&](char c) { return is_hexadecimal(c) || c == '-'; }));
+}
+
+// Empty: the pod is not a mirror pod.
+std::string mirrored(const Pod& pod) {
+    const auto hash = pod.annotations.find(kConfigHash), mirror = pod.annotations.find(kConfigMirror);
+    const bool is_mirror = hash != pod.annotations.end() && mirror != pod.annotations.end() &&
+                           hash->second == mirror->second && is_hash(hash->second);
+    return is_mirror ? hash->second : "";
 }
 
 }  // namespace
@@ -60,6 +58,32 @@ std::string pod_uid(const std::string& cgroup) {
         }
     }
     return "";
+}
+
+Pods::Pods(std::set<std::string> keys) : keys_(std::move(keys)) {
+    keys_.insert({kConfigHash, kConfigMirror, Pod::kIngressBandwidth, Pod::kEgressBandwidth});
+}
+
+// The labels or annotations that are kept.
+Pod::Words Pods::words(const json& metadata, const char* which) const {
+    Pod::Words out;
+    const auto there = metadata.find(which);
+    if (there == metadata.end() || !there->is_object()) {
+        return out;
+    }
+    for (const std::string& key : keys_) {
+        if (const auto it = there->find(key); it != there->end() && it->is_string()) {
+            out.emplace(key, it->get<std::string>());
+        }
+    }
+    return out;
+}
+
+void Pods::forget_mirror(const std::string& uid) {
+    for (auto& [hash, pods] : mirrors_) {
+        pods.erase(uid);
+    }
+    std::erase_if(mirrors_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void Pods::replace(Kind kind, const json& items) {
@@ -85,7 +109,7 @@ void Pods::change(Kind kind, const std::string& type, const json& object) {
     } else if (type == "DELETED" && kind == Kind::kPods) {
         const std::string uid = text(metadata_of(object), "uid");
         pods_.erase(uid);
-        std::erase_if(mirrors_, [&](const auto& entry) { return entry.second == uid; });
+        forget_mirror(uid);
     } else if (type == "DELETED") {
         namespaces_.erase(text(metadata_of(object), "name"));
     }
@@ -119,8 +143,9 @@ void Pods::put(Kind kind, const json& object) {
             {},
             {}};
     label(pod);
-    if (const auto hash = pod.annotations.find(kConfigHash); hash != pod.annotations.end()) {
-        mirrors_[hash->second] = uid;
+    forget_mirror(uid);
+    if (const std::string hash = mirrored(pod); !hash.empty()) {
+        mirrors_[hash].insert(uid);
     }
     pods_[uid] = std::move(pod);
 }
@@ -138,8 +163,13 @@ const Pod* Pods::of_cgroup(const std::string& path) const {
     if (uid.empty()) {
         return nullptr;
     }
+    if (const auto it = pods_.find(uid); it != pods_.end()) {
+        return &it->second;
+    }
+    // Any pod can be created with these annotations, too. If two pods have them, neither is believed.
     const auto mirror = mirrors_.find(uid);
-    const auto it = pods_.find(mirror == mirrors_.end() ? uid : mirror->second);
+    const auto it =
+        mirror != mirrors_.end() && mirror->second.size() == 1 ? pods_.find(*mirror->second.begin()) : pods_.end();
     return it == pods_.end() ? nullptr : &it->second;
 }
 

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 
 #include "agent/policy/pod.h"
@@ -19,12 +20,16 @@ class Pods {
  public:
     enum class Kind { kPods, kNamespaces };
 
+    // `keys`: of the labels and annotations to keep. Others belong to other programs.
+    explicit Pods(std::set<std::string> keys);
+
     // A complete list: objects that are not in it are gone.
     void replace(Kind kind, const nlohmann::json& items);
     // An event of a watch: "ADDED", "MODIFIED" or "DELETED" and the object.
     void change(Kind kind, const std::string& type, const nlohmann::json& object);
 
-    // The pod of a control group. nullptr: none, or one that is not known.
+    // The pod of a control group. nullptr: none, or one that is not known. `path`: the part that belongs to root: what
+    // users have made below it may have any name.
     [[nodiscard]] const Pod* of_cgroup(const std::string& path) const;
     [[nodiscard]] std::size_t size() const { return pods_.size(); }
     [[nodiscard]] std::size_t namespaces() const { return namespaces_.size(); }
@@ -33,9 +38,13 @@ class Pods {
     static constexpr std::size_t kMostPods = 16384, kMostNamespaces = 16384;
     void put(Kind kind, const nlohmann::json& object);
     void label(Pod& pod) const;
+    [[nodiscard]] Pod::Words words(const nlohmann::json& metadata, const char* which) const;
+    void forget_mirror(const std::string& uid);
 
-    std::map<std::string, Pod> pods_;             // by UID
-    std::map<std::string, std::string> mirrors_;  // kubelet's UID of a static pod -> UID of its mirror pod
+    std::set<std::string> keys_;
+    std::map<std::string, Pod> pods_;  // by UID
+    // Kubelet's UID of a static pod -> UIDs of pods that say they are its mirror pod. One of them is.
+    std::map<std::string, std::set<std::string>> mirrors_;
     struct Namespace {
         Pod::Words labels, annotations;
     };

@@ -58,8 +58,10 @@ class LastLines {
     }
     void add(LogLevel level, std::string text) {
         const std::lock_guard lock(mutex_);
+        bytes_ += text.size();
         lines_.push_back({++last_, os::wall_now(), name(level), std::move(text)});
-        if (lines_.size() > kKept) {
+        while (lines_.size() > kKept || (bytes_ > kKeptBytes && lines_.size() > 1)) {
+            bytes_ -= lines_.front().text.size();
             lines_.pop_front();
         }
     }
@@ -71,10 +73,11 @@ class LastLines {
     }
 
  private:
-    static constexpr std::size_t kKept = 2048;
+    static constexpr std::size_t kKept = 2048, kKeptBytes = 4U << 20;
     static constexpr auto kListens = std::chrono::seconds(5);
     std::mutex mutex_;
     std::deque<LogLine> lines_;
+    std::size_t bytes_ = 0;  // of their texts
     std::uint64_t last_ = 0;
     std::atomic<std::chrono::steady_clock::rep> listened_until_{std::chrono::steady_clock::duration::min().count()};
 };
@@ -140,6 +143,21 @@ void Log::write(LogLevel level, fmt::string_view format, fmt::format_args args) 
     if (kept) {
         last_lines().add(level, std::move(text));
     }
+}
+
+void Log::write_limited(LogLevel level, fmt::string_view format, fmt::format_args args) const {
+    static std::mutex mutex;
+    static LogLimiter limiter;
+    std::uint64_t held_back = 0;
+    {
+        const std::lock_guard lock(mutex);
+        if (!limiter.admit({format.data(), format.size()}, held_back)) {
+            return;
+        }
+    }
+    const std::string text = fmt::vformat(format, args);
+    const std::string more = held_back != 0 ? ", and " + std::to_string(held_back) + " more like it" : "";
+    write(level, "{}{}", fmt::make_format_args(text, more));
 }
 
 void start_log(const std::string& level) {

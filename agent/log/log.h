@@ -64,8 +64,18 @@ class Log {
         write(LogLevel::kError, format, fmt::make_format_args(a...));
     }
 
+    // For lines that users or peers can cause as often as they like: at most five a second with this format; the next
+    // one says how many were kept back.
+    template <typename... A>
+    void limited(LogLevel level, fmt::format_string<A...> format, A&&... a) const {
+        write_limited(level, format, fmt::make_format_args(a...));
+    }
+
     // Formats the line only if it is written or kept for log_lines().
     void write(LogLevel level, fmt::string_view format, fmt::format_args args) const;
+
+ private:
+    void write_limited(LogLevel level, fmt::string_view format, fmt::format_args args) const;
 };
 
 // `level`: a value of the key log.level. Before this call, lines of level info and above are written.
@@ -90,7 +100,7 @@ inline const Log* log() {
     return &kLog;
 }
 
-// Lets a burst of lines of one kind through and then says how many it kept back. Control thread only.
+// Lets a burst of lines of one kind through and then says how many it kept back. Not thread-safe.
 class LogLimiter {
  public:
     // True if the line may be written; `held_back` then tells how many of this kind were not.

@@ -10,9 +10,20 @@
 
 namespace smc {
 
-std::uint64_t cgroup_id(const std::string& path) {
+namespace {
+
+// id 0: there is no such cgroup.
+CgroupFound look_at(const std::string& path, const CgroupFound* parent, std::size_t place) {
     struct stat status {};
-    return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+    const bool there = ::stat(path.c_str(), &status) == 0;
+    const bool is_roots = parent == nullptr || (parent->of_root == parent->path.size() && status.st_uid == 0);
+    return {there ? status.st_ino : 0, path, place, is_roots ? path.size() : parent->of_root};
+}
+
+}  // namespace
+
+std::uint64_t cgroup_id(const std::string& path) {
+    return look_at(path, nullptr, 0).id;
 }
 
 bool is_exhausted(int error) {
@@ -22,16 +33,18 @@ bool is_exhausted(int error) {
 // Without recursive_directory_iterator, which stops at a cgroup that is removed meanwhile.
 Result<std::vector<CgroupFound>> walk_cgroups(const std::string& root) {
     namespace fs = std::filesystem;
-    std::vector<CgroupFound> found{{cgroup_id(root), root, 0}};
+    std::vector<CgroupFound> found{look_at(root, nullptr, 0)};
     for (std::size_t at = 0; at < found.size(); at++) {
         const std::string path = found[at].path;
         std::error_code failed;
         for (auto it = fs::directory_iterator(path, failed); !failed && it != fs::directory_iterator();
              it.increment(failed)) {
             std::error_code ignored;
-            const std::uint64_t id = it->is_directory(ignored) ? cgroup_id(it->path().string()) : 0;
-            if (id != 0) {
-                found.push_back({id, it->path().string(), at});
+            if (!it->is_directory(ignored)) {
+                continue;
+            }
+            if (CgroupFound one = look_at(it->path().string(), &found[at], at); one.id != 0) {
+                found.push_back(std::move(one));
             }
         }
         if (is_exhausted(failed.value())) {

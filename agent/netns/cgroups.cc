@@ -202,7 +202,7 @@ void Cgroups::take(Walked walked) {
     }
     groups_ = std::move(found);
     if (std::exchange(left_out_, walked.left_out) == 0 && left_out_ != 0) {
-        log()->warn("{} cgroups are not served: the limit is {}", left_out_, SMC_MAX_CGROUPS);
+        log()->limited(LogLevel::kWarn, "{} cgroups are not served: the limit is {}", left_out_, SMC_MAX_CGROUPS);
     }
 }
 
@@ -229,23 +229,27 @@ void Cgroups::add_some() {
 
 void Cgroups::add(const CgroupFound& one) {
     const std::string below = one.path.size() > root_.size() ? one.path.substr(root_.size()) : "/";
-    const Group group = judged(below);
+    const Group group = judged(below, std::max(one.of_root, root_.size()) - root_.size());
     if (auto put = publish(one.id, group); !put) {
-        log()->warn("cgroup {} is not served: {}", below, put.error().text());
+        log()->limited(LogLevel::kWarn, "cgroup {} is not served: {}", below, put.error().text());
         return;  // the next walk tries again
     }
     watch(one.path);
     groups_.emplace(one.id, group);
 }
 
-Cgroups::Group Cgroups::judged(const std::string& below) const {
-    const auto [pod, is_pod, is_asked] = pod_of_(below);
-    if (is_pod && policy_.may_yet_deny(pod)) {
-        return {below, 0, false, pod != nullptr ? pod->text() : ""};
+Cgroups::Group Cgroups::judged(const std::string& below, std::size_t of_root) const {
+    const auto [pod, is_pod, is_asked] = pod_of_(below.substr(0, of_root));
+    if (is_pod && policy_.may_yet_limit(pod)) {
+        return {below, of_root, 0, false, pod != nullptr ? pod->text() : ""};
     }
     const std::uint64_t rules = policy_.rules_for_cgroup(below, pod);
     const bool is_own = root_ + (below == "/" ? "" : below) == own_;
-    return {below, rules, !is_own && (rules != 0 || policy_.default_allow()), pod != nullptr ? pod->text() : "",
+    return {below,
+            of_root,
+            rules,
+            !is_own && (rules != 0 || policy_.default_allow()),
+            pod != nullptr ? pod->text() : "",
             pod != nullptr ? pod->has_bandwidth() : is_pod && is_asked};  // its annotations are not known yet
 }
 
@@ -270,7 +274,7 @@ bool Cgroups::may_less(std::uint64_t id, std::uint64_t rules) const {
 bool Cgroups::reconsider() {
     bool less = false, changed = false;
     for (auto& [id, group] : groups_) {
-        Group now = judged(group.path);
+        Group now = judged(group.path, group.of_root);
         if (now.rules != group.rules || now.enrolled != group.enrolled || now.limited != group.limited) {
             less = less || is_less(group.rules, now.rules);
             changed = true;

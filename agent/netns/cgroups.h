@@ -32,7 +32,8 @@ Result<void> check_cgroup(const std::string& path);
 
 class Cgroups {
  public:
-    // The pod that a cgroup belongs to, by the cgroup's path.
+    // The pod that a cgroup belongs to, by the part of its path that belongs to root: kubelet makes the cgroups of
+    // pods.
     struct PodAt {
         const Pod* pod = nullptr;  // nullptr: no pod, or a pod that the agent does not know
         bool is_pod = false;       // the path is that of a pod, known or not
@@ -61,7 +62,8 @@ class Cgroups {
     // The agent's own.
     [[nodiscard]] const std::string& own() const { return own_; }
     struct Group {
-        std::string path;  // relative to root; "/" is root itself
+        std::string path;         // relative to root; "/" is root itself
+        std::size_t of_root = 0;  // length of the part of the path whose directories all belong to root
         std::uint64_t rules = 0;
         bool enrolled = false;
         std::string pod{};     // "namespace/name"; empty: none
@@ -87,7 +89,7 @@ class Cgroups {
     void take(Walked walked);
     void add_some();
     void add(const CgroupFound& one);
-    [[nodiscard]] Group judged(const std::string& below) const;
+    [[nodiscard]] Group judged(const std::string& below, std::size_t of_root) const;
     [[nodiscard]] bool is_less(std::uint64_t before, std::uint64_t now) const;
     Result<void> publish(std::uint64_t id, const Group& group) const;
 

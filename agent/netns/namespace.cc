@@ -2,6 +2,7 @@
 #include "agent/netns/namespace.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/fsuid.h>
 #include <sys/socket.h>
 
@@ -154,8 +155,8 @@ void Namespace::callback_taken(Listener which) {
     flag_taken_[which] = true;
     // The program may take the flag of each new listener, too. The warning is not repeated as often.
     if (std::exchange(since_taken_, 0) >= kQuiet) {
-        log()->warn("netns {}: {} connections are plain TCP until the agent listens anew: {}", inode_,
-                    which == kClc6 ? "IPv6" : "IPv4", kFlagTaken);
+        log()->limited(LogLevel::kWarn, "netns {}: {} connections are plain TCP until the agent listens anew: {}",
+                       inode_, which == kClc6 ? "IPv6" : "IPv4", kFlagTaken);
     }
     publish();
 }
@@ -173,7 +174,8 @@ void Namespace::renew_listeners() {
         }
         UniqueFd old = std::move(listeners_[which]);
         if (auto listening = listen(which); !listening) {
-            log()->warn("netns {}: the agent cannot listen anew: {}", inode_, listening.error().text());
+            log()->limited(LogLevel::kWarn, "netns {}: the agent cannot listen anew: {}", inode_,
+                           listening.error().text());
             listeners_[which] = std::move(old);
             continue;
         }
@@ -211,7 +213,8 @@ void Namespace::publish() {
         return;
     }
     if (auto put = p_.programs.netns.put(cookie_, now); !put) {
-        log()->warn("netns {}: the BPF programs do not know whether it is served: {}", inode_, put.error().text());
+        log()->limited(LogLevel::kWarn, "netns {}: the BPF programs do not know whether it is served: {}", inode_,
+                       put.error().text());
         return;
     }
     published_ = now;
@@ -274,6 +277,12 @@ std::optional<int> Namespace::state_of(const SockDiag::Socket& which) const {
     return diag ? diag->state_of(which) : std::nullopt;
 }
 
+bool Namespace::has_connection(const Endpoint& local, const Endpoint& remote) const {
+    const auto state = state_of({local, remote, SockDiag::kAnyCookie, 0});
+    // A listener is what the kernel finds if there is nothing else.
+    return state && *state != TCP_LISTEN && *state != TCP_TIME_WAIT;
+}
+
 void Namespace::sync_devices() {
     link_events_->drain();
     open_listeners();
@@ -324,12 +333,12 @@ void Namespace::work_next(Work next) {
 void Namespace::worked(const Result<bpf::Hooks::State>& state) {
     const std::string failed = state ? "" : state.error().text();
     if (failed != hooking_failed_ && !failed.empty()) {
-        log()->warn("netns {}: not served: {}", inode_, failed);
+        log()->limited(LogLevel::kWarn, "netns {}: not served: {}", inode_, failed);
     }
     hooking_failed_ = failed;
     if (state) {
         if (hooked_.unfinished && !state->unfinished) {
-            log()->info("netns {} is prepared, devices {}", inode_, state->devices.size());
+            log()->limited(LogLevel::kInfo, "netns {} is prepared, devices {}", inode_, state->devices.size());
         }
         hooked_ = *state;
     }

@@ -73,6 +73,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] Result<void> end_socket(const SockDiag::Socket& which) const;
     // See SockDiag::state_of().
     [[nodiscard]] std::optional<int> state_of(const SockDiag::Socket& which) const;
+    // Whether a socket of this namespace has this connection; one in TIME-WAIT does not count.
+    [[nodiscard]] bool has_connection(const Endpoint& local, const Endpoint& remote) const;
 
     enum Listener : std::uint8_t { kClc4, kClc6, kListeners };
     // -1: the agent cannot listen in this family.

@@ -118,14 +118,10 @@ void Namespaces::settle() {
     }
 }
 
-void Namespaces::wanted() {
+void Namespaces::rescan_soon() {
     const TimePoint rested =
         looked_at_ + std::min<std::chrono::steady_clock::duration>(kRest * last_look_, kLongestRest);
     rescan_in(std::max<std::chrono::steady_clock::duration>(kSoon, rested - os::now()));
-}
-
-void Namespaces::rescan_soon() {
-    rescan_in(kSoon);
 }
 
 void Namespaces::rescan_in(std::chrono::steady_clock::duration time) {
@@ -171,7 +167,7 @@ void Namespaces::rescan() {
                 take(*looked.first, kOpenedAtOnce);  // otherwise descriptors ran out: no namespace is known to be gone
             }
             if (std::exchange(again_, false)) {
-                wanted();
+                rescan_soon();
             }
         });
 }
@@ -219,12 +215,13 @@ void Namespaces::take(const Sightings::Present& present, unsigned most) {
         const bool was_full = std::exchange(full_, slot >= SMC_MAX_NETNS);
         if (full_) {
             if (!was_full) {
-                log()->warn("netns: no further network namespaces are served: the limit is {}", SMC_MAX_NETNS);
+                log()->limited(LogLevel::kWarn, "netns: no further network namespaces are served: the limit is {}",
+                               SMC_MAX_NETNS);
             }
             break;
         }
         if (opened++ == most) {
-            rescan_soon();
+            rescan_in(kSoon);
             break;
         }
         served[process.cgroup] += open(inode, process, slot) ? 1 : 0;
@@ -237,8 +234,9 @@ bool Namespaces::has_share(const std::string& cgroup, const Served& served) {
         return false;
     }
     if (crowded_.insert(cgroup).second) {
-        log()->warn("netns: no further network namespaces of {} are served: it has {} (limits.cgroup_percent)", cgroup,
-                    it->second);
+        log()->limited(LogLevel::kWarn,
+                       "netns: no further network namespaces of {} are served: it has {} (limits.cgroup_percent)",
+                       cgroup, it->second);
     }
     return true;
 }
@@ -274,9 +272,9 @@ bool Namespaces::open(std::uint64_t inode, const Sightings::Process& process, st
     auto events = std::make_unique<loop::FdWatch>(io_, std::move(copy));
     if (!opened || !events->watch()) {
         failed_[inode]++;
-        log()->warn("netns {}: not served: {}", inode,
-                    opened ? "its rtnetlink socket cannot be watched: no descriptors, or fs.epoll.max_user_watches"
-                           : opened.error().text());
+        log()->limited(LogLevel::kWarn, "netns {}: not served: {}", inode,
+                       opened ? "its rtnetlink socket cannot be watched: no descriptors, or fs.epoll.max_user_watches"
+                              : opened.error().text());
         return false;
     }
     failed_.erase(inode);

@@ -66,11 +66,10 @@ class Namespaces {
     void rescan();
     // Runs `io` until the known namespaces are prepared, but no longer than Times::prepare.
     void settle();
-    // Schedules a thorough rescan; several calls become one.
+    // Schedules a thorough rescan: a program uses a socket in an unknown namespace, or cgroups have changed. Several
+    // calls become one. As users may cause this all the time, the agent rests nine times as long as the last look took,
+    // but no longer than a second.
     void rescan_soon();
-    // The same for a program that uses a socket in an unknown namespace. As a program may do so all the time, the agent
-    // rests nine times as long as the last look took, but no longer than a second.
-    void wanted();
 
     // A listener has lost its callback flag (smc_flag.h of bpf/): it is replaced when the hairpins are tried next.
     void callback_taken(std::uint32_t slot, bool v6);

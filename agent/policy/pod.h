@@ -13,10 +13,12 @@ struct Pod {
     Words labels, annotations, namespace_labels, namespace_annotations;
     bool namespace_known = false;  // the API server has reported the namespace
 
-    // Whether the pod has an annotation that CNI's bandwidth plugins and Cilium's bandwidth manager obey.
+    // Annotations that CNI's bandwidth plugins and Cilium's bandwidth manager obey.
+    static constexpr const char *kIngressBandwidth = "kubernetes.io/ingress-bandwidth",
+                                *kEgressBandwidth = "kubernetes.io/egress-bandwidth";
+
     [[nodiscard]] bool has_bandwidth() const {
-        return annotations.contains("kubernetes.io/ingress-bandwidth") ||
-               annotations.contains("kubernetes.io/egress-bandwidth");
+        return annotations.contains(kIngressBandwidth) || annotations.contains(kEgressBandwidth);
     }
     [[nodiscard]] std::string text() const { return kubernetes_namespace + "/" + name; }
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/policy/policy.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
+
+#include <string_view>
 
 #include "os/endpoint.h"
 
@@ -34,15 +34,35 @@ smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const 
     return out;
 }
 
+// Only `*` is special. (fnmatch() also reads "[...]", which is usual in annotations, and "?".)
+bool matches(std::string_view glob, std::string_view text) {
+    constexpr auto kNone = std::string_view::npos;
+    std::size_t g = 0, t = 0, star = kNone, begun = 0;  // the last star, and up to where its text goes
+    while (t < text.size()) {
+        if (g < glob.size() && glob[g] == '*') {
+            star = g++;
+            begun = t;
+        } else if (g < glob.size() && glob[g] == text[t]) {
+            g++;
+            t++;
+        } else if (star != kNone) {
+            g = star + 1;
+            t = ++begun;
+        } else {
+            return false;
+        }
+    }
+    return glob.find_first_not_of('*', g) == kNone;
+}
+
 bool matches_any(const std::vector<std::string>& globs, const std::string& text) {
-    return std::ranges::any_of(
-        globs, [&](const std::string& glob) { return ::fnmatch(glob.c_str(), text.c_str(), FNM_NOESCAPE) == 0; });
+    return std::ranges::any_of(globs, [&](const std::string& glob) { return matches(glob, text); });
 }
 
 bool has_all(const Pod::Words& has, const Pod::Words& wanted) {
     return std::ranges::all_of(wanted, [&](const auto& word) {
         const auto it = has.find(word.first);
-        return it != has.end() && ::fnmatch(word.second.c_str(), it->second.c_str(), FNM_NOESCAPE) == 0;
+        return it != has.end() && matches(word.second, it->second);
     });
 }
 
@@ -58,7 +78,18 @@ std::uint32_t bypass_of(const std::string& word) {
     return word == "force" ? SMC_LOCAL_FORCE : word == "auto" ? SMC_LOCAL_BYPASS : 0;
 }
 
+Policy::Grants Policy::grants_of(const smc_rule& row) {
+    const std::uint32_t bypass = (row.local & SMC_LOCAL_FORCE) != 0 ? SMC_LOCAL_BYPASS : 0;  // it is more than that
+    return {row.local | bypass, row.smcd != 0, row.past_limits != 0};
+}
+
+Policy::Grants Policy::Grants::united(const Grants& other) const {
+    return {local | other.local, smcd || other.smcd, past_limits || other.past_limits};
+}
+
 Policy::Policy(const Config& config) : default_allow_(config.default_allow) {
+    Grants all;
+    std::vector<std::pair<std::uint64_t, Grants>> rows;  // of rules that allow, with the bit of their group
     for (const Rule& rule : config.rules) {
         const Group whom{rule.cgroups, rule.pods};
         const auto it = std::ranges::find(groups_, whom);
@@ -71,15 +102,41 @@ Policy::Policy(const Config& config) : default_allow_(config.default_allow) {
             for (const auto& ports : rule.ports) {
                 table_.push_back(flatten(rule, group, *parse_cidr(remote), *parse_ports(ports), config));
                 names_.push_back(rule.name);
+                if (rule.allow) {
+                    rows.emplace_back(1ULL << group, grants_of(table_.back()));
+                    all = all.united(rows.back().second);
+                }
                 if (rule.allow && (table_.back().local & (SMC_LOCAL_BYPASS | SMC_LOCAL_FORCE)) == 0) {
                     without_bypass_ |= 1ULL << group;
                 }
             }
         }
     }
+    if (config.default_allow) {
+        all = all.united({SMC_LOCAL_TUNE | bypass_of(config.bypass), config.smcd, config.past_limits});
+    }
+    limiting_ = denying_;
+    for (const auto& [group, grants] : rows) {
+        limiting_ |= grants == all ? 0 : group;
+    }
 }
 
-bool Policy::may_yet_deny(const Pod* pod) const {
+std::set<std::string> Policy::pod_keys() const {
+    std::set<std::string> keys;
+    for (const Group& group : groups_) {
+        for (const PodSelector& pods : group.pods) {
+            for (const auto* words :
+                 {&pods.labels, &pods.annotations, &pods.namespace_labels, &pods.namespace_annotations}) {
+                for (const auto& [key, value] : *words) {
+                    keys.insert(key);
+                }
+            }
+        }
+    }
+    return keys;
+}
+
+bool Policy::may_yet_limit(const Pod* pod) const {
     if (pod != nullptr && pod->namespace_known) {
         return false;
     }
@@ -87,7 +144,7 @@ bool Policy::may_yet_deny(const Pod* pod) const {
         return pod == nullptr || !one.namespace_labels.empty() || !one.namespace_annotations.empty();
     };
     for (std::size_t group = 0; group < groups_.size(); group++) {
-        if ((denying_ & 1ULL << group) != 0 && std::ranges::any_of(groups_[group].pods, waits)) {
+        if ((limiting_ & 1ULL << group) != 0 && std::ranges::any_of(groups_[group].pods, waits)) {
             return true;
         }
     }

@@ -3,6 +3,7 @@
 // asks the programs.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,11 @@ class Policy {
     // Bit n: group n has a rule that allows; for denying(), one that denies.
     [[nodiscard]] std::uint64_t allowing() const { return allowing_; }
     [[nodiscard]] std::uint64_t denying() const { return denying_; }
-    // Whether a rule may deny this pod once the API server has told of it, or of its namespace. nullptr: the pod is not
-    // known.
-    [[nodiscard]] bool may_yet_deny(const Pod* pod) const;
+    // Whether a rule may deny this pod, or allow it less than other rules do, once the API server has told of it, or of
+    // its namespace. nullptr: the pod is not known.
+    [[nodiscard]] bool may_yet_limit(const Pod* pod) const;
+    // The keys of labels and annotations, of pods and of namespaces, that rules ask for.
+    [[nodiscard]] std::set<std::string> pod_keys() const;
     // Bit n: group n has a rule that allows, and not the bypass.
     [[nodiscard]] std::uint64_t without_bypass() const { return without_bypass_; }
 
@@ -45,10 +48,21 @@ class Policy {
 
         bool operator==(const Group&) const = default;
     };
+    // The permissions that a rule gives to its applications.
+    struct Grants {
+        std::uint32_t local = 0;  // enum smc_local
+        bool smcd = false, past_limits = false;
+
+        [[nodiscard]] Grants united(const Grants& other) const;
+        bool operator==(const Grants&) const = default;
+    };
+    [[nodiscard]] static Grants grants_of(const smc_rule& row);
+
     std::vector<Group> groups_;
     std::vector<smc_rule> table_;
     std::vector<std::string> names_;  // of the rule of each row
     std::uint64_t allowing_ = 0, denying_ = 0, without_bypass_ = 0;
+    std::uint64_t limiting_ = 0;  // groups with a rule that denies, or that allows less than another rule
     bool default_allow_;
 };
 

@@ -41,7 +41,7 @@ bool encrypts(const NetDevice& device, const std::vector<NetDevice>& devices, in
                                        }));
 }
 
-// Kinds of queueing disciplines, by the device's index.
+// Kinds of queueing disciplines, by the device's index. "fq maxrate": one that limits each flow's rate.
 using Kinds = std::map<unsigned, std::vector<std::string>>;
 
 Result<Kinds> kinds_in(const Rtnetlink& there) {
@@ -51,7 +51,7 @@ Result<Kinds> kinds_in(const Rtnetlink& there) {
     }
     Kinds kinds;
     for (const Qdisc& qdisc : *qdiscs) {
-        kinds[qdisc.device].push_back(qdisc.kind);
+        kinds[qdisc.device].push_back(qdisc.kind + (qdisc.paces ? " maxrate" : ""));
     }
     return kinds;
 }

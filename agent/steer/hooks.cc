@@ -110,7 +110,8 @@ void Hooks::attach(unsigned index, Device& device) const {
     const std::string problem = attached ? "" : attached.error().text();
     if (!attached) {
         if (problem != device.problem) {
-            log()->warn(
+            log()->limited(
+                LogLevel::kWarn,
                 "device {} (slot {}): the programs could not be attached, so its network namespace is not served: {}",
                 device.name, slot_, problem);
         }
@@ -166,15 +167,17 @@ bool Hooks::attach_again(unsigned index, Device& device) const {
             any |= attached.has_value();
             const std::string why = attached ? "" : attached.error().text();  // then the next probe tries again
             if (why != device.attach_again_problem && !why.empty()) {
-                log()->warn("device {}: programs that had been removed could not be attached again: {}", device.name,
-                            why);
+                log()->limited(LogLevel::kWarn,
+                               "device {}: programs that had been removed could not be attached again: {}", device.name,
+                               why);
             }
             device.attach_again_problem = why;
         }
     }
     if (any) {
-        log()->warn("device {}: programs are attached again: they, or their pins in {}, had been removed", device.name,
-                    programs_.pins());
+        log()->limited(LogLevel::kWarn,
+                       "device {}: programs are attached again: they, or their pins in {}, had been removed",
+                       device.name, programs_.pins());
     }
     return any;
 }
@@ -275,7 +278,8 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
         found.tcx_behind = !tcx::position(out_.get(), index, true).value_or(tcx::Position{}).last;
         std::string limits = device.up ? limit_of(found, own_priority) : "";
         if (limits != device.limits && !limits.empty()) {
-            log()->info(
+            log()->limited(
+                LogLevel::kInfo,
                 "device {}: without policy.past_limits new connections are plain TCP: {}, which SMC would evade",
                 device.name, limits);
         }

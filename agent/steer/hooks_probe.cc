@@ -69,7 +69,8 @@ void Hooks::probe(unsigned index, Device& device, Family family) const {
         device.missed[family] = now;
     }
     if (misses >= kMisses && std::exchange(device.works[family], false)) {
-        log()->warn(
+        log()->limited(
+            LogLevel::kWarn,
             "device {}: the hairpin lost three probes in a row, so its network namespace is not served; is a filter or "
             "a qdisc in the way?",
             device.name);

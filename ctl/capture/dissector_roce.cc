@@ -174,7 +174,9 @@ void Dissector::read_cdc(const QueuePair& qp, const cdc::Message& message) {
     }
     if (!receiver.producer) {
         const LinkGroup& group = link_groups_[qp.group];
-        const auto plain = qp.of_server ? group.server_plain : group.client_plain;
+        // If one side says that it has none, the other one counts from 0, too.
+        const bool none = group.server_plain.value_or(false) || group.client_plain.value_or(false);
+        const auto plain = none ? std::optional(true) : qp.of_server ? group.server_plain : group.client_plain;
         // If no CONFIRM LINK tells whether there are eye catchers: the consumer cursor of a peer that has them is 4
         // while nothing has been written to it.
         const bool guess = !sender.producer && message.consumer == cdc::Cursor{0, 4} && message.producer.count >= 4;

@@ -19,7 +19,7 @@ namespace smc {
     TIME(standstill, 750, 100, 60000,                                                                                  \
          "A data path that has stood still for this long has the same effect.")                                        \
     TIME(leg, 0, 0, 900,                                                                                               \
-         "Longest handshake of a leg, on this host. 0: 3/10 of fallback.budget_ms, at most 900.")                      \
+         "Longest handshake of a leg between two agents. 0: 3/10 of fallback.budget_ms, at most 900.")                 \
     TIME(last_word, 250, 10, 10000,                                                                                    \
          "How late a last message may come from a client's agent whose CLC socket has closed.")                        \
     TIME(late, 100, 10, 10000,                                                                                         \

@@ -12,6 +12,7 @@ import os
 import ssl
 import subprocess
 import threading
+import time
 import urllib.parse
 
 TOKEN = "a-token-of-this-node"
@@ -29,6 +30,8 @@ class ApiServer:
         self.lies = None  # "deep": each answer is nested without end; "long": a list never ends
         self.refuse_pages = 0  # how many requests for further pages of a list to refuse
         self.wrong = set()  # kinds whose watches end by an error until they are listed again
+        self.fails = None  # a message: every watch ends by an error with it
+        self.began = []  # when each watch of pods began
         self.cuts = 0  # number of cuts; each ends the watches that began before it
         self.requests = []
         self.closing = False
@@ -178,8 +181,11 @@ class ApiServer:
                 self.send_response(200)
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                if kind in server.wrong:
-                    self.chunk({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd is gone"}})
+                if kind == "pods":
+                    server.began.append(time.monotonic())
+                if kind in server.wrong or server.fails is not None:
+                    message = server.fails or "etcd is gone"
+                    self.chunk({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": message}})
                     self.wfile.write(b"0\r\n\r\n")
                     return
                 while True:

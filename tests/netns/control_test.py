@@ -105,6 +105,25 @@ class ControlSocket(TwoNodes):
             self.assertEqual((code, error.count("\n")), (3, 1), error)
             self.assertIn("is no smc-agent", error)
 
+    def test_an_agent_of_another_version_may_leave_things_out(self):
+        commands = (
+            "status",
+            "connections",
+            "ss",
+            "top -n 1",
+            "device",
+            "probe",
+            "stats",
+            "explain 10.0.0.1:1",
+            "dry-run",
+        )
+        for command in commands:
+            for answer in ({}, {"agent": {}}):
+                with self.subTest(command=command, answer=answer):
+                    code, _, error = self.answered([answer], *command.split())
+                    self.assertEqual((code, error.count("\n")), (3, 1), error)
+                    self.assertIn("is no smc-agent of this version", error)
+
     def test_a_dry_run_is_put_together_of_all_its_pieces(self):
         def piece(netns, **more):
             space = {"netns": netns, "outbound": 0, "inbound": 0, "left_out": 0, "offered": 0, "servers": []}

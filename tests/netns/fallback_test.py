@@ -353,7 +353,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         counters = self.decisions(self.a)
         self.assertEqual((counters["SMC_ANSWER_REFUSED"], counters["SMC_ANSWER_SMC"]), (0, 1))
         self.assertEqual(counters["SMC_SYN_LET_GO"], 0)  # TCP did not have to send it again
-        self.assertPath(self.a, "fallback", "limit")
+        self.assertPath(self.a, "fallback", "stopped")
 
     def test_an_agent_that_was_killed_just_now(self):
         """The heartbeat of the killed agent is not too old yet."""

@@ -6,7 +6,7 @@ import unittest
 import uuid
 
 import rogue
-from base import TwoNodes
+from base import TIME_ENOUGH, TwoNodes
 from lab.basics import wait_for
 from rogue import EYE_R, proposal
 
@@ -211,6 +211,49 @@ print(good)
             and self.resources()["fds"] <= before["fds"] + 4,
             60,
         )
+
+
+# Accepts nobody until it is told to, and then echoes. One connection fits into its queue.
+SLOW_TO_ACCEPT = """
+import socket, sys, threading
+s = socket.create_server(('0.0.0.0', 5000), backlog=0); print('ready', flush=True); sys.stdin.readline()
+def echo(c):
+    while d := c.recv(100): c.sendall(d)
+while True: threading.Thread(target=echo, args=[s.accept()[0]], daemon=True).start()
+"""
+
+
+class WithoutAgent(TwoNodes):
+    """Clients without an agent, which fail if the server's agent resets them."""
+
+    def clients(self):
+        clients = rogue.Clients(self.a, RAW_IP, self.b.ip4)
+        self.addCleanup(clients.close)
+        return clients
+
+    def test_who_was_answered_before_the_agent_was_full_is_served(self):
+        self.b.start_agent(limits={"connections": 1, "namespace_percent": 100, "cgroup_percent": 100}, **TIME_ENOUGH)
+        self.serve()
+        clients = self.clients()
+        both = [clients.begin(), clients.begin()]
+        clients.until("both SYN-ACKs", lambda: all(client.established for client in both))
+        for client in both:
+            client.out("PA", data=b"hello")
+            self.assertEqual(clients.receive(client, 5), b"hello")
+        self.assertFalse(self.b.agent.status()["agent"]["serving"])
+
+    def test_a_queue_that_is_full_for_a_moment(self):
+        """The leg's SYN is dropped, and sent again a second later, as a client's own would be."""
+        self.b.start_agent(**TIME_ENOUGH)
+        server = self.program(self.b, SLOW_TO_ACCEPT, says="ready")
+        self.program(self.b, "import socket; c = socket.create_connection(('127.0.0.1', 5000)); print('up'); input()")
+        dropped = lambda: self.b.run(["nstat", "-asz", "TcpExtListenDrops"]).stdout.split()[-2]
+        wait_for("the queue to be full", lambda: "1" == self.b.run(["ss", "-Hltn", "sport = 5000"]).stdout.split()[1])
+        clients, before = self.clients(), dropped()
+        client = clients.connect(b"hello")
+        wait_for("the leg's SYN to be dropped", lambda: dropped() != before)
+        self.tell(server, "go")
+        self.assertEqual(clients.receive(client, 5), b"hello")
 
 
 class FewHandshakes(TwoNodes):

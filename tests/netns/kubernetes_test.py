@@ -251,6 +251,98 @@ class Pods(TwoNodes):
         self.assertIn("the API server ends a watch of /api/v1/pods: etcd is gone", self.a.agent.log())
         wait_for("the problem to be over", lambda: self.known()["problem"] == "")
 
+    def test_watches_that_never_last(self):
+        """Each list that a watch begins from would be one of all pods: the agent asks more and more rarely."""
+        self.use_host()
+        self.api.fails = "no\nwatch today" + "!" * (3 << 20)
+        self.start()
+        self.api.put("pods", "one", "web", uid=UIDS[0], labels={"smc": "on"})
+        wait_for("six watches", lambda: len(self.api.began) >= 6, 60)
+        pauses = [b - a for a, b in zip(self.api.began, self.api.began[1:])]
+        for pause, least in zip(pauses, (0.2, 0.4, 0.8, 1.6, 3.2)):
+            self.assertGreaterEqual(pause, least)
+        problem = wait_for("the problem", lambda: self.known()["problem"])
+        self.assertIn("no?watch today!!!", problem)
+        self.assertLess(len(problem), 1000)
+        self.becomes("smcd", systemd(UIDS[0]))  # by a list
+        self.api.fails = None
+        wait_for("the problem to be over", lambda: self.known()["problem"] == "", 60)
+
+    # --- pods that pose as others
+    def test_a_pod_cannot_take_another_ones_place(self):
+        self.use_host()
+        self.api.put("pods", "victim", "web", uid=UIDS[0], labels={"smc": "off"})
+        poses = {f"kubernetes.io/config.{key}": UIDS[0] for key in ("hash", "mirror")}
+        self.api.put("pods", "evil", "web", uid=UIDS[1], labels={"smc": "on"}, annotations=poses)
+        self.start()
+        self.becomes("smcd", systemd(UIDS[1]))
+        self.assertEqual(self.path_of(systemd(UIDS[0])), "tcp")
+
+    def test_a_static_pod_is_known_by_its_mirror_pod(self):
+        self.use_host()
+        static = "0123456789abcdef" * 2
+        mirror = {f"kubernetes.io/config.{key}": static for key in ("hash", "mirror")}
+        self.api.put("pods", "static-node-a", "web", uid=UIDS[0], labels={"smc": "on"}, annotations=mirror)
+        self.start()
+        self.becomes("smcd", systemd(static))
+        self.api.put("pods", "evil", "web", uid=UIDS[1], labels={"smc": "on"}, annotations=mirror)
+        self.becomes("tcp", systemd(static))  # it is not known whose the annotations are
+        self.api.delete("pods", "evil", "web")
+        self.becomes("smcd", systemd(static))
+        self.api.put("pods", "static-node-a", "web", uid=UIDS[0], labels={"smc": "on"})
+        self.becomes("tcp", systemd(static))
+
+    def test_a_pods_control_group_is_roots(self):
+        """A user with a delegated control group may give those below it any name."""
+        self.use_host()
+        self.api.put("pods", "one", "web", uid=UIDS[0], labels={"smc": "on"})
+        self.start()
+        self.becomes("smcd", cgroupfs(UIDS[0]))
+        delegated = os.path.join(self.a.cgroup, "user.slice/user-1000")
+        os.makedirs(f"{delegated}/pod{UIDS[0]}")
+        for directory in (delegated, f"{delegated}/pod{UIDS[0]}"):
+            os.chown(directory, 1000, 1000)
+        for below in (f"pod{UIDS[0]}", f"pod{UIDS[0]}/x"):
+            os.makedirs(f"{delegated}/{below}", exist_ok=True)
+            number = os.stat(f"{delegated}/{below}").st_ino
+            known = lambda: [entry["key"] for entry in self.table(self.a, "smc_cgroups")]
+            wait_for("the agent to know it", lambda: number in known())
+            self.assertEqual(self.path_of(f"user.slice/user-1000/{below}"), "tcp")
+        inside = f"{cgroupfs(UIDS[0])}/delegated"  # by a container to one of its users
+        os.makedirs(os.path.join(self.a.cgroup, inside))
+        os.chown(os.path.join(self.a.cgroup, inside), 1000, 1000)
+        self.becomes("smcd", f"{inside}/below")
+
+    def test_many_labels_hide_none(self):
+        self.use_host()
+        many = {f"a{i:03}": "x" * 2000 for i in range(300)}
+        self.api.put("pods", "one", "web", uid=UIDS[0], labels={**many, "smc": "on"})
+        self.api.put("pods", "two", "web", uid=UIDS[1], labels={**many, "smc": "off"}, annotations={"smc.io/use": "y"})
+        slow = {**many, "kubernetes.io/egress-bandwidth": "10M"}
+        self.api.put("pods", "three", "web", uid=UIDS[2], labels={"smc": "on"}, annotations=slow)
+        self.start()
+        self.becomes("smcd", systemd(UIDS[0]))
+        self.assertEqual(self.path_of(systemd(UIDS[1])), "tcp")
+        self.assertEqual(self.path_of(systemd(UIDS[2])), "tcp")
+        self.assertGreater(self.a.agent.decisions()["SMC_OUT_LIMITED"], 0)
+
+    def test_who_may_be_allowed_less_is_left_alone_until_that_is_known(self):
+        self.use_host()
+        self.rules = [
+            {"name": "less", "action": "allow", "pods": [{"labels": {"tier": "slow"}}], "past_limits": False},
+            {"name": "everybody", "action": "allow", "cgroups": ["*"], "past_limits": True},
+        ]
+        self.api.refuse = 503
+        self.start()
+        self.becomes("smcd", "host")
+        self.assertEqual(self.path_of(systemd(UIDS[0])), "tcp")
+        slow = {"kubernetes.io/egress-bandwidth": "10M"}
+        self.api.put("pods", "one", "web", uid=UIDS[0], annotations=slow)
+        self.api.put("pods", "two", "web", uid=UIDS[1], labels={"tier": "slow"}, annotations=slow)
+        self.api.refuse = None
+        self.becomes("smcd", systemd(UIDS[0]))
+        self.assertEqual(self.path_of(systemd(UIDS[1])), "tcp")
+
     def test_a_server_that_is_somebody_else(self):
         self.use_host()
         stranger = os.path.join(self.a.dir, "stranger")

@@ -54,6 +54,21 @@ class Limits(Greeting):
                     decision,
                 )
 
+    def test_a_rate_of_each_flow(self):
+        fq = ["tc", "qdisc", "replace", "dev", self.a.device, "root", "fq"]
+        if self.a.run(fq).returncode != 0:
+            self.skipTest("this kernel has no fq")
+        self.start_agents()
+        self.serve()
+        self.connects_by("smcd")  # fq alone only queues
+        self.comes_and_goes(
+            self.a,
+            "its queueing discipline is fq maxrate",
+            lambda: self.a.run([*fq, "maxrate", "80mbit"], check=True),
+            lambda: self.tc(self.a, "qdisc", "del", "root"),
+            "SMC_OUT_LIMITED",
+        )
+
     def test_filters_behind_ours(self):
         self.start_agents()
         self.serve()

@@ -107,11 +107,16 @@ class Clients:
 
         return wait_for(what, look, timeout)
 
-    def connect(self, *messages):
-        """A connection on which these messages are sent, one after the other."""
+    def begin(self):
+        """Sends the SYN of a connection."""
         connection = rawtcp.Connection(self.wire, self.server, next(self.ports), self.port, {})
         self.all[connection.key] = connection
         connection.out("S", rawtcp.option_list(bytes.fromhex(rawtcp.SMC_OPTION)))
+        return connection
+
+    def connect(self, *messages):
+        """A connection on which these messages are sent, one after the other."""
+        connection = self.begin()
         self.until("the SYN-ACK", lambda: connection.established)
         for message in messages:
             connection.out("PA", data=message)
