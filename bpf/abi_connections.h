@@ -166,8 +166,8 @@ struct smc_inbound {
 	__u16 port;      /* the client application's port, as its agent's CLC socket sent it; 0: none */
 	__u8 peer_agent; /* the client's side has an agent */
 	__u8 ttl;
-	__u32 bound_device; /* the listener's */
-	__u64 cgroup;       /* the listener's */
+	__u32 ifindex; /* the device that heard the SYN first: the lowest one */
+	__u64 cgroup;  /* the listener's */
 	struct smc_buffers buffers;
 	__u8 peer_announces; /* the client's agent announces on a new link that its application is connected */
 	__u8 syncookie;      /* answered by a SYN cookie, so the listener keeps no state of it */
@@ -177,8 +177,7 @@ struct smc_inbound {
 	__u8 bare;           /* the SYN was sent again without options: it is no request any more */
 	__u8 callback_ran;   /* the kernel has asked this agent's program for the options of the SYN-ACK */
 	__u8 tos;            /* of the SYN */
-	__u8 pad;
-	__u32 ifindex; /* the device that heard the SYN first: the lowest one */
+	__u8 assigned;       /* handed to the agent's listener */
 };
 
 /* A socket that got no FIN or reset although the other end of its hairpin is gone. The key is the socket's cookie. */

@@ -75,7 +75,9 @@ struct smc_member {
 	__u32 first_seq;         /* TCP's sequence number of the first byte that it sends */
 	__u32 generation;        /* smc_bypass_generation when it was paired; members of an earlier one leave */
 	__u32 received;          /* receives that did not wait; SMC_PROOF at most */
-	__u32 found_nothing;     /* those of them that found nothing to receive */
+	__u32 short_reads;       /* those of them that got less than they had room for */
+	__u32 found_nothing;     /* those that found nothing right after a short one */
+	__u32 was_short;         /* the last one was short */
 	__u32 in_a_row;          /* messages past TCP since its peer had consumed everything */
 	__u32 by_tcp;            /* 1: it sends by TCP until its peer has consumed everything */
 	__u32 deciding;          /* smc_bypass_send is running for a message of this member */

@@ -83,7 +83,7 @@ static __always_inline bool smc_may_redirect(const struct smc_bypass_config *con
 static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock *tcp, struct smc_member *own)
 {
 	const struct smc_bypass_config *config = smc_bypass_get_config();
-	struct sock *sk = (struct sock *)tcp;
+	struct sock *sk = (struct sock *)tcp, *other;
 	__u64 cookie = own->peer;
 	struct smc_member *peer = smc_peer_of(own, sk->__sk_common.skc_cookie.counter);
 	__u32 size = message->size;
@@ -96,7 +96,16 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 		return; /* after a FIN TCP decides what a send returns */
 	if (!smc_sends_plainly(own, tcp) || !smc_peer_is_plain(peer, cookie))
 		return;
-	if (!smc_has_memory_for((struct sock *)peer->sk, size) || smc_fills_buffer((struct sock *)peer->sk, size)) {
+	other = (struct sock *)peer->sk;
+	if (!smc_has_memory_for(other, size) || smc_fills_buffer(other, size)) {
+		own->by_tcp = 1;
+		return;
+	}
+	/*
+	 * The redirect takes the lock of the peer's socket, and a receiver keeps it while its memory is paged in. A
+	 * message by TCP does not wait for it.
+	 */
+	if (BPF_CORE_READ(other, sk_lock.owned)) {
 		own->by_tcp = 1;
 		return;
 	}

@@ -47,10 +47,15 @@ static __always_inline bool smc_waits_for_edges(struct sock *sk)
 	return true; /* more waiters than are checked */
 }
 
-/* Whether a third of its receives found nothing: then it reads until nothing is left, or tries before it waits. */
+/*
+ * Whether it reads on after a short read, before it waits, which shows when it then finds nothing. That a receive finds
+ * nothing after one that has filled its buffer proves nothing: everybody reads on then. It is enough if this is seen
+ * after a third of the short reads: more data may have come after the others. (It is a sign and no proof: a program may
+ * read on only where it expects a new message.)
+ */
 static __always_inline bool smc_reads_all(const struct smc_member *member)
 {
-	return member->found_nothing * 3 >= SMC_PROOF;
+	return member->found_nothing >= SMC_PROOF / 8 && member->found_nothing * 3 >= member->short_reads;
 }
 
 static __always_inline bool smc_may_miss_an_edge(const struct smc_member *member, struct sock *sk)

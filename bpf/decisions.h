@@ -3,7 +3,10 @@
 #ifndef SMC_DECISIONS_H
 #define SMC_DECISIONS_H
 
-/* Every decision has a counter of its name (map smc_counters). The checks and their order are in eligibility.h. */
+/*
+ * Every decision has a counter of its name (map smc_counters). The checks and their order are in eligibility.h; their
+ * numbers are bits of smc_query.
+ */
 enum smc_decision {
 	SMC_OUT_ASKED,
 	SMC_OUT_HELD, /* the server is known to speak SMC: the SYN waits for the agent */
@@ -26,6 +29,7 @@ enum smc_decision {
 	SMC_OUT_KERNEL,
 	SMC_OUT_TCP_SIGNED,
 	SMC_OUT_TIMESTAMPING,
+	SMC_OUT_PACED,
 	SMC_OUT_FAST_OPEN,
 	SMC_OUT_NO_ROOM,
 	SMC_OUT_IPSEC,
@@ -34,16 +38,6 @@ enum smc_decision {
 	SMC_OUT_NO_DEVICE,
 	SMC_OUT_REQUESTS_FULL, /* its cgroup has used up its share of smc_requests */
 	SMC_OUT_TABLE_FULL,
-	SMC_SYN_AGAIN,      /* retransmission of a request: leaves without options */
-	SMC_SYN_KEPT,       /* retransmission while the request is held: not sent */
-	SMC_SYN_LET_GO,     /* retransmission after the agent let the request go, or after the budget */
-	SMC_ANSWER_PLAIN,   /* the server does not speak SMC */
-	SMC_ANSWER_LOST,    /* the server answered only the SYN without options */
-	SMC_ANSWER_ECHOED,  /* the server copies unknown options */
-	SMC_ANSWER_SMC,     /* the server speaks SMC: the agent takes over */
-	SMC_ANSWER_AGAIN,   /* the same SYN-ACK again: it is reset again */
-	SMC_ANSWER_UNASKED, /* it answers a request that this agent did not send */
-	SMC_ANSWER_REFUSED, /* the server speaks SMC, but the agent is gone or does not keep up */
 	SMC_IN_STEERED,
 	SMC_IN_AGENT_STALE,
 	SMC_IN_AGENT_FULL,
@@ -65,11 +59,22 @@ enum smc_decision {
 	SMC_IN_DENIED,
 	SMC_IN_TCP_SIGNED,
 	SMC_IN_TIMESTAMPING,
+	SMC_IN_BOUND,
 	SMC_IN_IPSEC,
 	SMC_IN_HEADERS,
 	SMC_IN_NO_DEVICE,
 	SMC_IN_TABLE_FULL,
 	SMC_IN_TUPLE_REUSED, /* the client sent a SYN of its own; the half-open connection of our leg was reset */
+	SMC_SYN_AGAIN,       /* retransmission of a request: leaves without options */
+	SMC_SYN_KEPT,        /* retransmission while the request is held: not sent */
+	SMC_SYN_LET_GO,      /* retransmission after the agent let the request go, or after the budget */
+	SMC_ANSWER_PLAIN,    /* the server does not speak SMC */
+	SMC_ANSWER_LOST,     /* the server answered only the SYN without options */
+	SMC_ANSWER_ECHOED,   /* the server copies unknown options */
+	SMC_ANSWER_SMC,      /* the server speaks SMC: the agent takes over */
+	SMC_ANSWER_AGAIN,    /* the same SYN-ACK again: it is reset again */
+	SMC_ANSWER_UNASKED,  /* it answers a request that this agent did not send */
+	SMC_ANSWER_REFUSED,  /* the server speaks SMC, but the agent is gone or does not keep up */
 	SMC_LEG_JOINED,      /* a leg's SYN was redirected for the first time */
 	SMC_LEG_LATE,        /* refused: the application's request is not held any more */
 	SMC_LEG_CONFLICT,    /* refused: the client's port is in use at the server, or another leg has it */

@@ -40,6 +40,7 @@
 	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \
 	X(SMC_OUT_TIMESTAMPING, SOCKET, stamped,                                                                       \
 	  "the socket wants time stamps of the driver or the hardware (SO_TIMESTAMPING)")                              \
+	X(SMC_OUT_PACED, SOCKET, paced, "the socket limits its own rate (SO_MAX_PACING_RATE)")                         \
 	X(SMC_OUT_FAST_OPEN, SOCKET, fast_open, "it is a SYN of TCP Fast Open")                                        \
 	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no space for the options")                                    \
 	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies")                              \
@@ -74,6 +75,8 @@
 	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \
 	X(SMC_IN_TIMESTAMPING, SOCKET, stamped,                                                                        \
 	  "the listener wants time stamps of the driver or the hardware (SO_TIMESTAMPING)")                            \
+	X(SMC_IN_BOUND, SOCKET, bound,                                                                                 \
+	  "the listener is bound to a device or has a mark: the agent's answer might leave by another way")            \
 	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")                             \
 	X(SMC_IN_HEADERS, SOCKET, listener_headers, "the listener's packets have extension headers")                   \
 	X(SMC_IN_SHORT_LIVED, NODE, short_lived,                                                                       \

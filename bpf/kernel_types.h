@@ -155,6 +155,7 @@ struct sock {
 	int sk_rcvlowat;
 	int sk_peek_off;
 	unsigned long sk_max_pacing_rate;
+	__u32 sk_mark;
 	struct {
 		atomic_t rmem_alloc;
 	} sk_backlog;

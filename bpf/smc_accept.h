@@ -91,7 +91,6 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 	if (tcp) {
 		subject.tcp = tcp;
 		subject.listener = true;
-		inbound->bound_device = sk->bound_dev_if;
 		subject.netns_cookie = ((struct sock *)tcp)->__sk_common.skc_net.net->net_cookie;
 		/* tc programs may not call the helper that returns a socket's cgroup */
 		subject.cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
@@ -186,8 +185,7 @@ static __always_inline int smc_rcv_request(struct __sk_buff *skb, const struct s
 	if (!options.smc && decision != SMC_IN_SAME_AGENT)
 		return TC_ACT_UNSPEC; /* without option 254 it is no request to another agent */
 	/* its listener was found on the device below, too, and a trial of it begun (smc_short_lived.h) */
-	if (decision == SMC_IN_SHORT_LIVED && inbound.ifindex != skb->ifindex && inbound.cgroup == before.cgroup &&
-	    inbound.bound_device == before.bound_device) {
+	if (decision == SMC_IN_SHORT_LIVED && inbound.ifindex != skb->ifindex && inbound.cgroup == before.cgroup) {
 		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
 		return TC_ACT_UNSPEC;
 	}
@@ -197,6 +195,7 @@ static __always_inline int smc_rcv_request(struct __sk_buff *skb, const struct s
 	} else if (decision == SMC_IN_STEERED) {
 		inbound.syncookie = before.syncookie;
 		inbound.callback_ran = before.callback_ran;
+		inbound.assigned = before.assigned;
 		inbound.again = before.again + (before.since_ns && inbound.ifindex == skb->ifindex &&
 						before.again < SMC_ANSWER_LOST_SYNS);
 		inbound.since_ns = bpf_ktime_get_ns();
@@ -257,7 +256,7 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 	if (!sk)
 		return inbound->syncookie ? SK_DROP : SK_PASS;
 	/* not another listener of its port: any process of its user could have opened one */
-	bpf_sk_assign(ctx, sk, BPF_SK_LOOKUP_F_NO_REUSEPORT);
+	inbound->assigned = !bpf_sk_assign(ctx, sk, BPF_SK_LOOKUP_F_NO_REUSEPORT);
 	bpf_sk_release(sk);
 	return SK_PASS;
 }

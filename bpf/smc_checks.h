@@ -146,6 +146,24 @@ static __always_inline bool smc_check_stamped(struct smc_subject *s)
 	return !s->tcp || ((struct sock *)s->tcp)->sk_tsflags & SMC_STAMPS_OF_DEVICE;
 }
 
+/*
+ * As soon as fq has seen a packet of the socket, such as its SYN, TCP leaves the rate to that qdisc, which never sees
+ * the packets of a leg. (A server's sockets are turned to their legs from their first packet on, so TCP keeps to the
+ * rate.)
+ */
+static __always_inline bool smc_check_paced(struct smc_subject *s)
+{
+	return !s->tcp || ((struct sock *)s->tcp)->sk_max_pacing_rate != ~0UL;
+}
+
+/* The SYN-ACK of the agent's listener is routed without them. */
+static __always_inline bool smc_check_bound(struct smc_subject *s)
+{
+	struct sock *sk = (struct sock *)s->tcp;
+
+	return !sk || sk->sk_mark || sk->__sk_common.skc_bound_dev_if;
+}
+
 static __always_inline bool smc_check_fast_open(struct smc_subject *s)
 {
 	return s->fast_open;

@@ -37,7 +37,8 @@ static __always_inline void smc_check_synack(struct __sk_buff *skb, const struct
 	const struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 	struct smc_event *event;
 
-	if (!inbound || inbound->bare || inbound->callback_ran || !smc_is_of_clc_listener(skb, packet))
+	if (!inbound || !inbound->assigned || inbound->bare || inbound->callback_ran ||
+	    !smc_is_of_clc_listener(skb, packet))
 		return;
 	smc_count(SMC_OPTION_SYNACK_LOST);
 	event = smc_event_new(SMC_EVENT_CALLBACK_LOST);

@@ -8,7 +8,6 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
-#include <asm/unistd.h>
 
 #include "bpf/bypass_abi.h"
 #include "bpf/bypass_maps.h"
@@ -89,12 +88,16 @@ int BPF_PROG(smc_guard_send, struct sock *sk, struct msghdr *message)
  * long as there are any, with EINVAL, which programs know from files that cannot be spliced. They call recv() instead,
  * and the socket leaves the bypass. Only this hook can refuse splice(), and every read() passes it.
  */
+#define SMC_X32_SYSCALL 0x40000000L
+
 static __always_inline bool smc_is_splicing(void)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	long call = smc_system_call(regs);
 
-	return call == __NR_splice || call == __NR_sendfile;
+	call &= ~SMC_X32_SYSCALL;
+	/* splice() and sendfile(); behind them splice(), sendfile() and sendfile64() of programs of 32 bits */
+	return call == 275 || call == 40 || call == 313 || call == 187 || call == 239;
 }
 
 SEC("?lsm/file_permission")

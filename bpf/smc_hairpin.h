@@ -24,8 +24,8 @@ static __always_inline void smc_to_own_mac(struct __sk_buff *skb, __u32 mac_len)
 }
 
 /*
- * Rewrites a packet for the other end of the hairpin: swaps addresses, sets ports and the MAC address. False: it has no
- * TCP header.
+ * Rewrites a packet for the other end of the hairpin: swaps addresses, sets ports and the MAC address. False: it is no
+ * TCP.
  */
 static __always_inline bool smc_rewrite(struct __sk_buff *skb, __u32 mac_len, __u16 to_port)
 {
@@ -40,6 +40,11 @@ static __always_inline bool smc_rewrite(struct __sk_buff *skb, __u32 mac_len, __
 
 		if (bpf_skb_load_bytes(skb, mac_len, head, sizeof(head)) || head[9] != IPPROTO_TCP)
 			return false;
+		if ((head[6] & 0x1f) || head[7]) { /* a fragment behind the first one: it has no ports */
+			smc_swap_addresses(skb, mac_len, false);
+			smc_to_own_mac(skb, mac_len);
+			return true;
+		}
 		tcp_at = mac_len + (head[0] & 15) * 4;
 	} else {
 		tcp_at = smc_tcp_behind(skb, mac_len);
@@ -84,6 +89,37 @@ static __always_inline int smc_reset_sender(struct __sk_buff *skb, const struct 
 	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
 	smc_to_own_mac(skb, packet->mac_len);
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/*
+ * The same for a packet whose payload was cut. Its checksum may have been complete (NFQUEUE does that), with the
+ * payload in it. So it is made anew. If the kernel has not completed it yet, the helper leaves it as it is, which is
+ * right then.
+ */
+static __always_inline int smc_reset_sender_of_payload(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	int verdict = smc_reset_sender(skb, packet, packet->ack, 0, SMC_TCP_RST);
+	__u32 bytes = packet->tcp_len, sum;
+	struct {
+		__be32 addresses[8];
+		__u8 tcp[60]; /* zeros behind its end */
+	} summed = {};
+	__be16 checksum, before;
+
+	if (bytes < sizeof(struct tcphdr) || bytes > sizeof(summed.tcp) ||
+	    bpf_skb_load_bytes(skb, packet->tcp_at, summed.tcp, bytes))
+		return TC_ACT_SHOT;
+	if (packet->v6)
+		bpf_skb_load_bytes(skb, packet->mac_len + offsetof(struct ipv6hdr, saddr), summed.addresses, 32);
+	else
+		bpf_skb_load_bytes(skb, packet->mac_len + offsetof(struct iphdr, saddr), summed.addresses, 8);
+	__builtin_memcpy(&before, summed.tcp + SMC_TCP_CHECKSUM, sizeof(before));
+	summed.tcp[SMC_TCP_CHECKSUM] = summed.tcp[SMC_TCP_CHECKSUM + 1] = 0;
+	sum = bpf_csum_diff(0, 0, (__be32 *)&summed, sizeof(summed), bpf_htonl(IPPROTO_TCP + bytes));
+	sum = (sum & 0xffff) + (sum >> 16);
+	checksum = ~((sum & 0xffff) + (sum >> 16));
+	bpf_l4_csum_replace(skb, packet->tcp_at + SMC_TCP_CHECKSUM, (__be16)~before, (__be16)~checksum, 2);
+	return verdict;
 }
 
 /* Answers a leg's SYN that must not reach the application. */
@@ -165,8 +201,7 @@ static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 
 		if (smc_is_bare_ack(&packet))
 			return TC_ACT_UNSPEC;
 		smc_count(SMC_LEG_GONE);
-		return smc_cut_payload(skb, &packet) ? smc_reset_sender(skb, &packet, packet.ack, 0, SMC_TCP_RST)
-						     : TC_ACT_SHOT;
+		return smc_cut_payload(skb, &packet) ? smc_reset_sender_of_payload(skb, &packet) : TC_ACT_SHOT;
 	}
 	return last ? smc_redirect_last(skb, &packet, app) : smc_redirect(skb, app->mac_len, app->to_port);
 }
@@ -270,13 +305,13 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 		back = 0;
 	if (smc_leg_lives(hairpin) || (back && smc_leg_lives(back)))
 		return;
-	if (!hairpin->of_leg)
-		smc_tell_half_open(&packet->tuple, hairpin);
+	if (!hairpin->of_leg && smc_is_half_open(hairpin))
+		smc_tell_to_end(&packet->tuple, hairpin);
 	bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
 	if (!back)
 		return;
-	if (!back->of_leg)
-		smc_tell_half_open(&other, back);
+	if (!back->of_leg && smc_is_half_open(back))
+		smc_tell_to_end(&other, back);
 	bpf_map_delete_elem(&smc_hairpins, &other);
 }
 

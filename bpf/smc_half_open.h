@@ -44,6 +44,14 @@ static __always_inline bool smc_tell_to_end(const struct smc_tuple *sender, cons
 	return !bpf_map_update_elem(&smc_half_open, &cookie, &found, BPF_ANY);
 }
 
+/* Whether user space has not taken yet what it was told about this sender. */
+static __always_inline bool smc_is_being_told(const struct smc_hairpin *hairpin)
+{
+	__u64 cookie = hairpin->sender.cookie;
+
+	return bpf_map_lookup_elem(&smc_half_open, &cookie);
+}
+
 /* Whether this sender waits for the other end, which is gone. A leg first reads what the application had written. */
 static __always_inline bool smc_is_half_open(const struct smc_hairpin *hairpin)
 {
@@ -51,16 +59,6 @@ static __always_inline bool smc_is_half_open(const struct smc_hairpin *hairpin)
 
 	return smc_awaits_the_other_end(&hairpin->sender) &&
 	       !(hairpin->of_leg && smc_reads_kernel && BPF_CORE_READ(tcp, rcv_nxt) != BPF_CORE_READ(tcp, copied_seq));
-}
-
-/* The other end of this sender is gone. True: the sender still waits for it. User space is told if the map has room. */
-static __always_inline bool smc_tell_half_open(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
-{
-	bool waits = smc_is_half_open(hairpin);
-
-	if (waits)
-		smc_tell_to_end(sender, hairpin);
-	return waits;
 }
 
 #endif

@@ -100,7 +100,7 @@ static __always_inline void smc_write_options(struct bpf_sock_ops *ctx)
 		smc_count(synack ? SMC_OPTION_SYNACK : SMC_OPTION_SYN);
 	own.tag = bpf_htonl(config->tag);
 	if (synack) {
-		own.port = ctx->remote_port >> 16; /* both in network order */
+		own.port = bpf_htons((__u16)bpf_ntohl(ctx->remote_port));
 	} else {
 		state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
 		own.port = state ? bpf_htons(state->port) : 0;

@@ -306,10 +306,7 @@ static __always_inline bool smc_shorten(struct __sk_buff *skb, const struct smc_
 	return !bpf_skb_change_tail(skb, packet->tcp_at + tcp_bytes, 0);
 }
 
-/*
- * Removes the payload of an outgoing packet, whose checksum the kernel has not filled in yet (CHECKSUM_PARTIAL). False:
- * it cannot be changed.
- */
+/* Removes the payload of an outgoing packet. Its checksum is wrong afterwards, if it was complete. False: it cannot. */
 static __always_inline bool smc_cut_payload(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	return !packet->payload || smc_shorten(skb, packet, packet->tcp_len);

@@ -91,10 +91,12 @@ static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct
 		hairpin->closed_ns = *(__u64 *)now;
 	} else if (smc_older(*(__u64 *)now, hairpin->closed_ns, SMC_HAIRPIN_NS)) {
 		/* told about the end that is left: a leg without its application, or an application without its leg */
-		if (hairpin->of_leg == !leg_is_gone && hairpin->told < SMC_OFTEN_TOLD &&
-		    smc_tell_half_open(&tuple, hairpin)) {
-			hairpin->told++;
-			hairpin->closed_ns = *(__u64 *)now; /* reported again after SMC_HAIRPIN_NS */
+		if (hairpin->of_leg == !leg_is_gone && hairpin->told < SMC_OFTEN_TOLD && smc_is_half_open(hairpin)) {
+			/* else the next sweep tries again */
+			if (!smc_is_being_told(hairpin) && smc_tell_to_end(&tuple, hairpin)) {
+				hairpin->told++;
+				hairpin->closed_ns = *(__u64 *)now; /* reported again after SMC_HAIRPIN_NS */
+			}
 		} else if (leg_is_gone && bpf_map_lookup_elem(&smc_hairpins, &tuple) == hairpin) {
 			bpf_map_delete_elem(&smc_hairpins, &tuple); /* else its memory belongs to another entry */
 		}

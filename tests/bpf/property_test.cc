@@ -297,12 +297,14 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
     const std::uint64_t netns = rtnetlink->netns_cookie();
     // BPF_PROG_TEST_RUN's packets come from lo, in slot 0.
     const smc_device_key lo{0, 1};
-    // Ports 1 to 3: listeners; 4: one that is bound to a device; others: none.
+    // Ports 1 to 3: listeners; 4: one that is bound to a device; 5: one with a mark; others: none.
     std::vector<UniqueFd> listeners;
     for (const bool v6 : {false, true}) {
-        for (unsigned port = 1; port <= 4; port++) {
+        for (unsigned port = 1; port <= 5; port++) {
             listeners.push_back(listener(v6, port, port == 4 ? "lo" : nullptr));
         }
+        const int mark = 7;
+        REQUIRE(::setsockopt(listeners.back().get(), SOL_SOCKET, SO_MARK, &mark, sizeof mark) == 0);
     }
     for (unsigned seed = 100; seed <= 120; seed++) {
         Draw draw(seed);
@@ -326,7 +328,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
         for (int i = 0; i < 200; i++) {
             const std::string from = draw.address();
             const bool v6 = from.find(':') != std::string::npos;
-            const unsigned port = 1 + draw.below(6);
+            const unsigned port = 1 + draw.below(8);
             const Has has{draw.below(10) != 0, draw.below(10) == 0, draw.below(10) == 0, draw.below(10) == 0};
             CAPTURE(seed, as_json(rules, default_allow).dump(), path, from, port, known, enrolled, serves);
             CAPTURE(has.smc, has.mptcp, has.fast_open, has.own_tag, hairpin4, hairpin6, roce, default_smcd);
@@ -340,7 +342,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
                 expected = SMC_IN_MPTCP;
             } else if (has.fast_open) {
                 expected = SMC_IN_FAST_OPEN;
-            } else if (port > 4) {
+            } else if (port > 5) {
                 expected = SMC_IN_NO_LISTENER;
             } else if (!(v6 ? hairpin6 : hairpin4)) {
                 expected = SMC_IN_NOT_SERVED;
@@ -350,6 +352,8 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
                 expected = SMC_IN_DENIED;
             } else if (slow_pod || slow_device) {
                 expected = SMC_IN_LIMITED;
+            } else if (port == 4 || port == 5) {
+                expected = SMC_IN_BOUND;
             } else if (!roce && !expected_of(rules, default_allow, rule, default_smcd).smcd) {
                 expected = SMC_IN_NO_DEVICE;
             }

@@ -204,19 +204,32 @@ class Addresses(TwoNodes):
 
     # --- options of sockets ----------------------------------------------------------------------------
     def test_sockets_bound_to_devices(self):
-        first = self.b.ip4
         self.lab.link(self.a, self.b)
         to = [socket.SOL_SOCKET, SO_BINDTODEVICE]
-        self.listen(options=[[*to, self.b.device.encode().hex()]])
+        self.listen()
         bound = {"options": [[*to, self.a.device.encode().hex()]]}
 
         def scene():
-            free, held, elsewhere = self.connect_as(ip=self.b.ip4), self.connect_as(ip=self.b.ip4, **bound), None
-            elsewhere = self.connect_as(ip=first)
-            return free[0][0], free[1], held[0][0], held[1], elsewhere
+            free, held = self.connect_as(ip=self.b.ip4), self.connect_as(ip=self.b.ip4, **bound)
+            return free[0][0], free[1], held[0][0], held[1]
 
-        self.assertEqual(self.same(scene)[-1], "ECONNREFUSED")
+        self.same(scene)
         self.assertPath(self.a, "smcd", at_least=4)
+
+    def test_listeners_that_are_bound_to_devices_or_marked(self):
+        """The kernel routes their answers by device and mark, which a listener of the agent's does not have."""
+        first = self.b.ip4
+        self.lab.link(self.a, self.b)
+        device = [socket.SOL_SOCKET, SO_BINDTODEVICE, self.b.device.encode().hex()]
+        self.listen(options=[device])
+        self.listen(options=[[socket.SOL_SOCKET, SO_MARK, 7]], port=5001)
+
+        def scene():
+            bound, marked = self.connect_as(ip=self.b.ip4), self.connect_as(ip=self.b.ip4, port=5001)
+            return bound[0][0], bound[1], marked[0][0], marked[1], self.connect_as(ip=first)
+
+        self.assertEqual(self.same(scene, path=None)[-1], "ECONNREFUSED")
+        self.assertGreater(self.b.agent.decisions()["SMC_IN_BOUND"], 0)
 
     def test_a_transparent_client(self):
         foreign = "10.99.0.5"

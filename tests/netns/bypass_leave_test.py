@@ -114,7 +114,7 @@ class Leave(Pairs):
         self.end(pair)
         pair = Pair(self)
         pair.exchange(PROOF)
-        time.sleep(1)  # four rounds of the bypass
+        self.pass_rounds()
         self.assertEqual(self.states(), ["SMC_MEMBER_WATCHED"] * 2)
 
     def test_a_stream_is_left_to_tcp(self):
@@ -139,7 +139,7 @@ class Leave(Pairs):
         before = self.redirected()
         self.assertEqual(pair.ask(pair.client, "send", count=1000), 1000)
         self.assertEqual(self.redirected(), before)
-        time.sleep(1)  # it stays in the map as long as there is something for it
+        self.pass_rounds()  # it stays in the map as long as there is something for it
         self.assertNotEqual(self.states(), [OUT] * 2)
         self.assertEqual(pair.ask(pair.server, "receive", count=2000), 2000)
         self.wait_until_out()
@@ -164,7 +164,7 @@ class Leave(Pairs):
         rules = "table ip t { chain c { type filter hook input priority 0; ct state established accept; }; }"
         self.two.run(["nft", rules], check=True)
         pair = self.promoted()
-        time.sleep(2)  # two checks of the agent
+        self.pass_rounds(12)  # its connection tracking is looked at in every fourth one
         self.assertEqual(self.states(), [MEMBER] * 2)
         self.two.run(["conntrack", "-D", "-p", "tcp", "--dport", "5000"], check=True)
         self.wait_until_out()

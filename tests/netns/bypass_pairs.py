@@ -69,6 +69,12 @@ class Pairs(TwoPods):
         (entry,) = map_entries(f"{self.a.pins}-bypass/smc_bypass_generation")
         return entry["value"]
 
+    def pass_rounds(self, count=5):
+        """Returns when the agent has looked at all of them so many times more."""
+        rounds = lambda: self.a.agent.status()["bypass"]["rounds"]
+        before = rounds()
+        wait_for("rounds of the bypass", lambda: rounds() >= before + count, 30)
+
     def states(self):
         return [m["state"] for m in self.members()]
 

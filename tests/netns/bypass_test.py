@@ -96,7 +96,7 @@ class Bypass(Pairs):
         self.assertEqual(pair.ask(pair.client, "send", count=10), 10)
         self.assertEqual(pair.hear(pair.server), 10)
         pair.exchange(PROOF)
-        time.sleep(1)  # four rounds of the bypass
+        self.pass_rounds()
         pair.exchange(5)
         self.assertEqual(self.redirected(), [0, 0])
 
@@ -169,7 +169,7 @@ class Bypass(Pairs):
         pair.ask(pair.client, "close")
         wait_for("the client's entry to go", lambda: [m["client"] for m in self.members()] == [0], 30)
         wait_for("the backlog to show", lambda: self.a.agent.status()["bypass"]["backlog_bytes"] == 100_000, 30)
-        time.sleep(1)  # four rounds of the bypass
+        self.pass_rounds()
         self.assertNotEqual(self.states(), [OUT])
         self.assertEqual(pair.ask(pair.server, "receive", count=200_000), 100_000)
         wait_for("it to be out", lambda: self.states() == [OUT], 30)

@@ -69,9 +69,19 @@ pair_peer.main()
 """
 
 
+# The same with reads of exactly what it expects. It reads on after each, because that was full.
+EDGES_BY_PIECES = EDGES.replace("full = True", "chunk = min(chunk, count); full = True")
+
+
 class PairOfEdges(bypass_pairs.Pair):
+    source = EDGES
+
     def start(self, pod, *arguments):
-        return self.test.program(pod, EDGES, *arguments)
+        return self.test.program(pod, self.source, *arguments)
+
+
+class PairOfPieces(PairOfEdges):
+    source = EDGES_BY_PIECES
 
 
 class Programs:
@@ -236,8 +246,13 @@ class Programs:
         self.python(WAITING_CLIENT, look=self.is_left_alone(ECHO, WAITS))
 
     def test_who_waits_for_edges(self):
+        self.wait_for_edges(PairOfEdges(self))
+
+    def test_who_waits_for_edges_and_reads_pieces(self):
+        self.wait_for_edges(PairOfPieces(self))
+
+    def wait_for_edges(self, pair):
         """While it has unread data that came past TCP, more comes by TCP, for which there is no further edge."""
-        pair = PairOfEdges(self)
         pair.exchange(bypass_pairs.PROOF)
         self.is_left_alone(ECHO, SHORT_READS)(pair.client)
         pair.exchange(1)

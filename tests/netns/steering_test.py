@@ -109,6 +109,15 @@ class Steering(TwoNodes):
         self.assertTrue(self.connect(options=[(1, stamping, of_ack | on_software)])["ok"])
         self.assertPath(self.a, "smcd")
 
+    def test_a_rate_of_the_socket(self):
+        """Where a device has fq, TCP leaves the rate to that, which never sees the packets of a leg."""
+        self.start_agents()
+        self.serve()
+        rate = socket.SOL_SOCKET, 47, 1_000_000  # SO_MAX_PACING_RATE
+        self.assertTrue(self.connect(options=[rate])["ok"])
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_PACED"], 1)
+        self.assertEqual(self.a.agent.totals(), {})
+
     def test_nobody_listens(self):
         self.start_agents()
         self.assertEqual(self.connect()["error"], "ECONNREFUSED")
