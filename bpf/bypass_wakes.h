@@ -3,8 +3,8 @@
  * How an application is woken. An application that is woken by edges (EPOLLET, SIGIO) may conclude from a short read
  * that no more data is there (epoll(7)). But a member's read never continues from the bytes that came past TCP into
  * TCP's queue, so it may be short although TCP's queue has bytes, for which no further edge comes. So a socket is a
- * member only if its application reads until nothing is left, or if every waiter in its wait queue is known to look
- * again: epoll without EPOLLET, poll() and select(). A socket with any other waiter (io_uring, another part of the
+ * member only if its application seems to read on after short reads, or if every waiter in its wait queue is known to
+ * look again: epoll without EPOLLET, poll() and select(). A socket with any other waiter (io_uring, another part of the
  * kernel) is left to TCP.
  */
 #ifndef SMC_BYPASS_WAKES_H

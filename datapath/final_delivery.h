@@ -6,8 +6,8 @@
 // everything has arrived here and is the application's, as with TCP: then the timeout begins only when the application
 // writes, or when all connections together keep more than kMostKept bytes for such readers.
 //
-// Also used when both streams have ended in order and the leg still has bytes: there are none to copy, and it is
-// closed.
+// Also used when both streams have ended in order and the leg still has bytes: there are none to copy, and the leg is
+// closed when they are read. (The agent keeps the connection's RMBE or DMB, and its place among limits.connections.)
 #pragma once
 
 #include <cstdint>

@@ -16,9 +16,10 @@ class Quota {
 
     Quota(std::size_t limit, OnLimit on_full) : limit_(limit), on_full_(std::move(on_full)) {}
 
-    [[nodiscard]] bool is_below_limit(std::uint64_t whose) const {
+    // `beyond`: so many more than the limit are allowed.
+    [[nodiscard]] bool is_below_limit(std::uint64_t whose, std::size_t beyond = 0) const {
         const auto it = taken_.find(whose);
-        return it == taken_.end() || it->second < limit_;
+        return it == taken_.end() || it->second < limit_ + beyond;
     }
     // on_full_ is called for those for whom this makes a difference.
     void set_limit(std::size_t limit) {

@@ -31,8 +31,10 @@ class Quotas {
     [[nodiscard]] bool has_any() const { return taken_ < limits_.total; }
     [[nodiscard]] bool has_for_netns(std::uint64_t inode) const { return netns_.is_below_limit(inode); }
     [[nodiscard]] bool has_for_cgroup(std::uint64_t id) const { return cgroup_.is_below_limit(id); }
-    [[nodiscard]] bool has_for(std::uint64_t netns, std::uint64_t cgroup) const {
-        return has_any() && has_for_netns(netns) && has_for_cgroup(cgroup);
+    // `beyond`: so many more than each limit are allowed.
+    [[nodiscard]] bool has_for(std::uint64_t netns, std::uint64_t cgroup, std::size_t beyond = 0) const {
+        return taken_ < limits_.total + beyond && netns_.is_below_limit(netns, beyond) &&
+               cgroup_.is_below_limit(cgroup, beyond);
     }
     void take(std::uint64_t netns, std::uint64_t cgroup) {
         taken_++;

@@ -168,8 +168,9 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Netns& netns, Na
         return;  // a client connected to the CLC listener's own port: closing resets it (L1)
     }
     // This client was answered with option 254 already; the next one is not, once admit() finds a quota used up. A
-    // client with an agent goes on with TCP after a reset, any other one would fail.
-    if (inbound.peer_agent != 0 && !connection_quotas_.has_for(netns->inode(), inbound.cgroup)) {
+    // client with an agent goes on with TCP after a reset. Any other one would fail, so a few are taken all the same.
+    constexpr std::size_t kBeyond = 64;
+    if (!connection_quotas_.has_for(netns->inode(), inbound.cgroup, inbound.peer_agent != 0 ? 0 : kBeyond)) {
         p_.connections.count(Path::kRefused, Reason::kLimit);
         return;  // closing resets it (L1)
     }

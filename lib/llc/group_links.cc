@@ -144,7 +144,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m,
         return;
     }
     const bool holds_up = state_ == State::kForming && !terms_.server;
-    if (!add_link_.on(m, out(actions, link), holds_up ? confirmed_by(now) : reply_by(now))) {
+    if (!add_link_.on(m, out(actions, link), holds_up ? add_link_.deadline() : reply_by(now))) {
         const std::uint8_t over_link = add_link_.carrier();
         const char* why = "ADD LINK CONTINUATION has a wrong number of RKeys or link number";
         // C.7.1: as if the link had failed.

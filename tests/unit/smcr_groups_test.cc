@@ -77,12 +77,12 @@ TEST_CASE("smcr_groups__a_first_contact_is_not_waited_for_for_long") {
     p.server.join(2, p.proposal());
     p.server.join(3, p.proposal());
     p.server.log.clear();
-    CHECK(p.server.groups.next_deadline() == kStart + 500ms);
-    p.server.tick(kStart + 499ms);
+    CHECK(p.server.groups.next_deadline() == kStart + 2000ms);
+    p.server.tick(kStart + 1999ms);
     CHECK(count<CreateLink>(p.server.log) == 0);
-    p.server.tick(kStart + 500ms);
+    p.server.tick(kStart + 2000ms);
     CHECK((count<CreateLink>(p.server.log) == 1 && told<Joined>(p.server.log, 2).value().local.first_contact));
-    CHECK(p.server.groups.next_deadline() == kStart + 1000ms);  // the third waits for the second one's
+    CHECK(p.server.groups.next_deadline() == kStart + 4000ms);  // the third waits for the second one's
     CHECK(p.confirm(2).local.first_contact);
     CHECK_FALSE(told<Joined>(p.server.log, 3).value().local.first_contact);
     CHECK(&p.server.group(2) == &p.server.group(3));
@@ -94,7 +94,7 @@ TEST_CASE("smcr_groups__a_group_that_is_up_is_joined_although_another_one_forms"
     for (const std::uint64_t member : {1U, 2U, 3U}) {
         p.server.join(member, p.proposal());
     }
-    p.server.tick(kStart + 500ms);  // the second member begins a group of its own, and the third waits for that
+    p.server.tick(kStart + 2000ms);  // the second member begins a group of its own, and the third waits for that
     CHECK(p.confirm(1).local.first_contact);
     p.talk();
     CHECK_FALSE(told<Joined>(p.server.log, 3).value().local.first_contact);
@@ -409,9 +409,9 @@ TEST_CASE("smcr_groups__a_group_without_connections_ends_after_a_while_at_the_se
 TEST_CASE("smcr_groups__every_wait_has_an_end") {
     Pair p{.server = {.server = true, .devices_answer = false}};
     p.server.join(1, p.proposal(), kStart + 2s);
-    p.server.join(2, p.proposal(), kStart + 400ms);
-    p.server.tick(kStart + 400ms - 1ms);
-    p.server.tick(kStart + 400ms);
+    p.server.join(2, p.proposal(), kStart + 1s);
+    p.server.tick(kStart + 1s - 1ms);
+    p.server.tick(kStart + 1s);
     CHECK(
         (told<JoinRefused>(p.server.log, 2).value().refusal == Refusal::kBusy && !told<JoinRefused>(p.server.log, 1)));
     p.server.tick(kStart + 2s);

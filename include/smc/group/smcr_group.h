@@ -51,9 +51,9 @@ struct SmcrTerms {
     std::chrono::milliseconds test_interval{30000};
     // How many queue pairs of first contacts may wait at once for their peer's address.
     unsigned max_connecting = 8;
-    // How long the server's other connections of a peer wait for its first contact, before one of them makes another
+    // How long the server's other connections of a peer wait for each first contact, before one of them makes another
     // group (RFC 7609 section 3.5.3 allows that). A first contact may hang, or be somebody else's who names this GID.
-    std::chrono::milliseconds first_contact{500};
+    std::chrono::milliseconds first_contact{2000};
 };
 
 class SmcrGroup {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // All SMC-R link groups of this node, and which of them a connection joins, without I/O. The server decides (RFC 7609
-// section 3.5.2): a group with the same peer that takes another connection, or a new one. While a first
-// contact with a peer is under way, others wait for it (SmcrTerms::first_contact), so that a burst of connections makes
+// section 3.5.2): a group with the same peer that takes another connection, or a new one. While a first contact with a
+// peer is under way, its other connections wait for it (SmcrTerms::first_contact), so that a burst of connections makes
 // one group.
 //
 //   a member     kChoosing      server: waits for another first contact with its peer
