@@ -283,6 +283,20 @@ TEST_CASE("group_llc__a_continuation_that_does_not_come_or_does_not_fit_costs_th
     CHECK(over(end) == Reason::kLinkDown);
 }
 
+// Version 1: the server does not go on with ADD LINK CONTINUATION.
+TEST_CASE("group_llc__tokens_that_do_not_come_at_first_contact_cost_a_client_the_second_link_alone") {
+    Doubled d(1);
+    const auto offer = d.server.offer_link(second(true), {}, kStart);
+    REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart)) != nullptr);
+    (void)d.client.accept_link(second(false), kStart);
+    CHECK(d.client.tick(kStart + 449ms, 0).empty());
+    const auto given_up = d.client.tick(kStart + 450ms, 0);
+    CHECK(find<Over>(given_up) == nullptr);
+    CHECK(sent<DeleteLink>(given_up).link_number == 2);
+    CHECK(find<Confirmed>(d.client.tick(d.client.next_deadline(), 0)) != nullptr);
+    CHECK(d.client.up() == std::vector<std::uint8_t>{1});
+}
+
 // Section 3.5.5.3.1: the server refuses a CONFIRM RKEY that lacks the new link, and nothing else.
 TEST_CASE("group_llc__an_rmb_that_lacks_the_link_that_is_added_is_refused_for_the_moment") {
     Doubled d;
