@@ -108,15 +108,23 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
         }
         return Step::kMoved;
     }
+    const int side = c.from == &leg_ ? 0 : 1;
     if (errno == EAGAIN) {
-        if (!c.from->at_mark()) {
-            c.readable = false;
+        if (c.from->at_mark()) {
+            return Step::kIdle;
+        }
+        c.readable = false;
+        if (failed_[side]) {
+            c.failed =
+                true;  // the write failed on a socket that lives (a program in a sockmap refused it, for example)
+            fail(side);
+            return Step::kMoved;
         }
         return Step::kIdle;
     }
     if (errno != EINTR) {
         c.failed = true;
-        fail(c.from == &leg_ ? 0 : 1);
+        fail(side);
     }
     return Step::kMoved;
 }
@@ -186,8 +194,8 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
         c.held = 0;
         failed_[side] = true;                 // what that side sent before is still read
         took_error_[side] |= errno != EPIPE;  // EPIPE: its stream had ended before, and the end is still read, too
-        if (broken_ || directions_[side].ended) {
-            fail(side);
+        if (broken_ || directions_[side].ended || directions_[side].useless) {
+            fail(side);  // nothing will be read from that side, which would report the failure
         }
     }
     return Step::kMoved;

@@ -59,6 +59,7 @@ class LinkGroups {
         Devices::Usable device;
         std::shared_ptr<roce::ProtectionDomain> pd;
         std::shared_ptr<LinkDriver> driver;
+        unsigned serial = 0;  // among all links of this agent: a link's number may be used again
     };
     // nullptr: the link has ended.
     [[nodiscard]] const LiveLink* find(group::GroupId group, std::uint8_t link) const;
@@ -108,7 +109,7 @@ class LinkGroups {
     void on(const group::GroupOver& action);
 
     Result<void> create_link(const group::CreateLink& action);
-    [[nodiscard]] LinkDriver::Callbacks callbacks_for(group::GroupId group, std::uint8_t link);
+    [[nodiscard]] LinkDriver::Callbacks callbacks_for(group::GroupId group, std::uint8_t link, unsigned serial);
     void connected(const group::ConnectLink& of, const std::shared_ptr<LinkDriver>& driver, const Result<void>& result);
     // Tells the groups how many messages have arrived: all groups, or one.
     void hear();
@@ -131,6 +132,7 @@ class LinkGroups {
     const Config::Roce& config_;
     std::chrono::milliseconds last_messages_;
     Devices& devices_;
+    unsigned last_serial_ = 0;
     // Connect queue pairs, which may wait for a neighbour's address: those of first links, and of further links, which
     // peers can make up.
     asio::thread_pool connecting_{4}, connecting_further_{4};

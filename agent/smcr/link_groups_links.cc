@@ -43,49 +43,52 @@ void LinkGroups::on(const group::CreateLink& action) {
 }
 
 // The callbacks run on the engine's thread and may outlive the group, so they post to the control thread.
-LinkDriver::Callbacks LinkGroups::callbacks_for(GroupId id, std::uint8_t number) {
-    return {
-        [&io = io_, weak = std::weak_ptr(self_), id, number](std::vector<std::uint8_t> message) {
-            asio::post(io, [weak, id, number, message = std::move(message)] {
-                const auto self = weak.lock();
-                LiveLink* link = self ? (*self)->live(id, number) : nullptr;
-                if (link != nullptr) {
-                    link->driver->llc_done();
-                    log()->debug("link group {} link {}: LLC type {:#04x} of {} bytes", static_cast<std::uint32_t>(id),
-                                 number, message.empty() ? 0 : message[0], message.size());
-                    (*self)->hear(id);
-                    (*self)->carry_out((*self)->groups_.message(id, number, message, os::now()));
-                }
-            });
-        },
-        [&io = io_, weak = std::weak_ptr(self_), id, number](std::string why) {
-            asio::post(io, [weak, id, number, why = std::move(why)] {
-                if (const auto self = weak.lock()) {
-                    (*self)->hear(id);
-                    (*self)->carry_out((*self)->groups_.link_down(id, number, why, os::now()));
-                }
-            });
-        },
-        [graves = graves_, id, number](std::shared_ptr<void> remains) {
-            asio::post(*graves, [remains = std::move(remains), id, number, begun = os::now()]() mutable {
-                remains.reset();
-                const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(os::now() - begun);
-                if (took >= kWorthTelling) {
-                    log()->info("link group {} link {}: its queue pair is destroyed after {} ms: its packets waited",
-                                static_cast<std::uint32_t>(id), number, took.count());
-                }
-            });
-        },
-        [&io = io_, weak = std::weak_ptr(self_), id] {
-            asio::post(io, [weak, id] {
-                const auto self = weak.lock();
-                if (const Live* group = self ? (*self)->live(id) : nullptr) {
-                    for (const auto& [other, link] : group->links) {
-                        group->engine->kick(link.driver);
+LinkDriver::Callbacks LinkGroups::callbacks_for(GroupId id, std::uint8_t number, unsigned serial) {
+    return {[&io = io_, weak = std::weak_ptr(self_), id, number, serial](std::vector<std::uint8_t> message) {
+                asio::post(io, [weak, id, number, serial, message = std::move(message)] {
+                    const auto self = weak.lock();
+                    LiveLink* link = self ? (*self)->live(id, number) : nullptr;
+                    if (link != nullptr && link->serial == serial) {
+                        link->driver->llc_done();
+                        log()->debug("link group {} link {}: LLC type {:#04x} of {} bytes",
+                                     static_cast<std::uint32_t>(id), number, message.empty() ? 0 : message[0],
+                                     message.size());
+                        (*self)->hear(id);
+                        (*self)->carry_out((*self)->groups_.message(id, number, message, os::now()));
                     }
-                }
-            });
-        }};
+                });
+            },
+            [&io = io_, weak = std::weak_ptr(self_), id, number, serial](std::string why) {
+                asio::post(io, [weak, id, number, serial, why = std::move(why)] {
+                    const auto self = weak.lock();
+                    const LiveLink* link = self ? (*self)->live(id, number) : nullptr;
+                    if (link != nullptr && link->serial == serial) {
+                        (*self)->hear(id);
+                        (*self)->carry_out((*self)->groups_.link_down(id, number, why, os::now()));
+                    }
+                });
+            },
+            [graves = graves_, id, number](std::shared_ptr<void> remains) {
+                asio::post(*graves, [remains = std::move(remains), id, number, begun = os::now()]() mutable {
+                    remains.reset();
+                    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(os::now() - begun);
+                    if (took >= kWorthTelling) {
+                        log()->info(
+                            "link group {} link {}: destroying its queue pair took {} ms: packets were still queued",
+                            static_cast<std::uint32_t>(id), number, took.count());
+                    }
+                });
+            },
+            [&io = io_, weak = std::weak_ptr(self_), id] {
+                asio::post(io, [weak, id] {
+                    const auto self = weak.lock();
+                    if (const Live* group = self ? (*self)->live(id) : nullptr) {
+                        for (const auto& [other, link] : group->links) {
+                            group->engine->kick(link.driver);
+                        }
+                    }
+                });
+            }};
 }
 
 Result<void> LinkGroups::create_link(const group::CreateLink& action) {
@@ -97,6 +100,7 @@ Result<void> LinkGroups::create_link(const group::CreateLink& action) {
     Live& group = live_[id];
     LiveLink there;
     there.device = *device;
+    there.serial = ++last_serial_;
     // Links on one device share a protection domain, so that memory is registered once for each device.
     const auto known_pd =
         std::ranges::find_if(group.pds, [&](const auto& pd) { return pd->context() == device->context; });
@@ -115,7 +119,7 @@ Result<void> LinkGroups::create_link(const group::CreateLink& action) {
     }
     const QpEnd own = (*link)->end();
     there.driver = std::make_shared<LinkDriver>(std::move(*link), group.driver, action.link,
-                                                callbacks_for(id, action.link), last_messages_);
+                                                callbacks_for(id, action.link, there.serial), last_messages_);
     if (group.engine == nullptr) {
         group.engine = &engines_.least_busy();
     }

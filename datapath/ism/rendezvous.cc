@@ -121,7 +121,15 @@ bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell) {
         doorbell.reset(fds[1]);
     }
     errno = n == 0 ? ECONNRESET : EPROTO;
-    return n == sizeof reply && reply.magic == kMagic && (reply.status == 0) == static_cast<bool>(doorbell);
+    if (n != sizeof reply || reply.magic != kMagic) {
+        return false;
+    }
+    if (reply.status == 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
+        reply.status = EMFILE;  // this process has no free descriptor: that is no fault of the peer's
+        memory.reset();
+        doorbell.reset();
+    }
+    return (reply.status == 0) == static_cast<bool>(doorbell);
 }
 
 }  // namespace smc::ism

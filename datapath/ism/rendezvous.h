@@ -41,7 +41,7 @@ bool same_user(int fd);
 // None of these functions blocks. False: errno is EAGAIN, or says how the connection ended.
 bool send_request(int fd, const Request& request);
 bool receive_request(int fd, Request& request);
-// `memory` and `doorbell` are -1 in a refusal.
+// `memory` and `doorbell` are -1 in a refusal. A reply whose descriptors could not be received is one, too: EMFILE.
 bool send_reply(int fd, const Reply& reply, int memory, int doorbell);
 bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell);
 

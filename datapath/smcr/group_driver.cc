@@ -352,18 +352,26 @@ void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
     }
 }
 
-unsigned GroupDriver::lost(std::uint8_t number, Poller& poller) {
+unsigned GroupDriver::lost(const LinkDriver& link, Poller& poller) {
     unsigned broken_as = 0;
+    bool has_newer = false;
     {
         const std::lock_guard lock(mutex_);
-        links_.erase(number);
-        if (receiving_.erase(number) > 0) {
+        const auto known = receiving_.find(link.number());
+        if (known != receiving_.end()) {
             broken_as = ++last_broken_;
             broken_.insert(broken_as);
             oldest_broken_.store(*broken_.begin(), std::memory_order_release);
+            has_newer = known->second.lock().get() != &link;
+        }
+        if (!has_newer) {
+            links_.erase(link.number());
+            receiving_.erase(link.number());
         }
     }
-    move_from(number, poller);
+    if (!has_newer) {
+        move_from(link.number(), poller);
+    }
     return broken_as;
 }
 

@@ -119,9 +119,9 @@ class GroupDriver {
     CdcResult on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller);
     // Does on the engine's thread what rmbe_reassigned(), retire() and destroyed() have asked for.
     void settle(Poller& poller);
-    // The link has broken: its connections move, or end. Returns its number as a broken link, which destroyed() is
-    // called with later; 0: use() was never called for it.
-    unsigned lost(std::uint8_t number, Poller& poller);
+    // The link has broken: its connections move, or end, unless a newer link has its number. Returns its number as a
+    // broken link, which destroyed() is called with later; 0: use() was never called for it.
+    unsigned lost(const LinkDriver& link, Poller& poller);
     // The number of the link that broke last.
     [[nodiscard]] unsigned last_broken() const { return last_broken_.load(std::memory_order_relaxed); }
     // The last message of a connection whose link has broken: it goes over another link, when that is safe (C5).

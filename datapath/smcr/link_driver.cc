@@ -394,7 +394,7 @@ void LinkDriver::on_broken(const std::string& why) {
     }
     lost_.store(true, std::memory_order_relaxed);
     wake_starved();
-    broken_as_ = group_->lost(number_, *poller_);  // C3
+    broken_as_ = group_->lost(*this, *poller_);  // C3
     std::set<AlertToken> said;
     const auto pass_on_last = [&](const Encoded& last) {
         const auto view = last.view();

@@ -200,6 +200,12 @@ void Flow::took(std::uint32_t bytes, bool urgent, bool drained) {
 }
 
 void Flow::leg_empty() {
+    if (writing_ == Writing::kBroken) {
+        // The write failed on a socket that lives: no read will report that (a program in a sockmap refused the bytes,
+        // for example).
+        leg_broke();
+        return;
+    }
     if (reading_ == Reading::kReadable) {
         reading_ = Reading::kQuiet;
     }

@@ -3,6 +3,8 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include <thread>
 
 #include "datapath/ism/local_dmb.h"
+#include "datapath/ism/rendezvous.h"
 #include "datapath/smcd/dmb_transport.h"
 #include "os/clock.h"
 
@@ -40,6 +43,26 @@ TEST_CASE("dmb__only_the_peer_writes_into_it_D1") {
     CHECK(peer->dmb->load_producer() == cdc::pack(producer));
     CHECK(peer->dmb->load_consumer() == cdc::pack(cdc::Cursor{0, 5}));
     CHECK(std::ranges::count(peer->dmb->ring(), 'x') == 7);
+}
+
+TEST_CASE("dmb__descriptors_that_cannot_be_received_are_a_refusal_and_not_the_end_of_the_peer") {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+    const UniqueFd owner(ends[0]), asker(ends[1]);
+    const auto dmb = ism::create_dmb(kDmb);
+    REQUIRE(dmb);
+    REQUIRE(ism::send_reply(owner.get(), {.number = 7}, dmb->memory.get(), dmb->bell.get()));
+    rlimit usual{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    const rlimit none{.rlim_cur = 0, .rlim_max = usual.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    ism::Reply reply;
+    UniqueFd memory, doorbell;
+    const bool received = ism::receive_reply(asker.get(), reply, memory, doorbell);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &usual) == 0);
+    CHECK(received);
+    CHECK((reply.number == 7 && reply.status == EMFILE));
+    CHECK_FALSE((memory || doorbell));
 }
 
 TEST_CASE("dmb__unsealed_or_short_memory_is_refused_D2") {

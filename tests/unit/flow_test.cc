@@ -229,6 +229,23 @@ TEST_CASE("flow__an_end_that_hides_an_error_is_none") {
     }
 }
 
+// A program in a sockmap refuses the bytes, for example. The peer would wait for ever.
+TEST_CASE("flow__a_write_that_fails_on_a_leg_that_lives_resets_the_connection") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    PeerState wrote;
+    wrote.producer.cursor = {0, 7};
+    REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
+    flow.peer(wrote);
+    REQUIRE(std::holds_alternative<Deliver>(flow.next(now, true)));
+    flow.leg_takes_nothing(true);
+    REQUIRE(std::holds_alternative<Take>(flow.next(now, true)));
+    flow.leg_empty();
+    const Step step = run_flow(flow, wrote, now, true);
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).reason == Reason::kApplicationReset);
+}
+
 TEST_CASE("flow__a_reset_behind_both_ends_resets_nothing") {
     const TimePoint now{};
     Flow flow({.send_size = 100, .window = 100, .receive_size = 100});

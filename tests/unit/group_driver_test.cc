@@ -36,6 +36,25 @@ TEST_CASE("group_driver__a_connection_ends_with_its_last_link_and_not_before_C3"
     CHECK(group.driver->not_moved() == 0);
 }
 
+TEST_CASE("group_driver__the_end_of_a_link_ends_no_newer_link_of_its_number") {
+    Group group;
+    group.driver->retire(2);
+    group.run(2);
+    auto [own, other] = MemoryLink::pair();
+    const auto newer = std::make_shared<LinkDriver>(std::move(own), group.driver, std::uint8_t{2},
+                                                    LinkDriver::Callbacks{[](const auto&) {}, [](const auto&) {}});
+    REQUIRE(newer->start(group.poller));
+    group.driver->use(2, newer);
+    Connection connection(*group.driver, kToken, 2);
+    group.break_link(2);
+    CHECK((connection.moves == 0 && !connection.ended()));
+    CHECK(group.driver->pick(2) == newer);
+    other->shut("gone");
+    newer->on_event(0, 0);
+    newer->run(std::chrono::steady_clock::now());
+    CHECK(connection.moves == 1);
+}
+
 TEST_CASE("group_driver__a_connection_that_cannot_move_although_there_is_a_link_is_counted") {
     Group group;
     Connection connection(*group.driver, kToken, 1);

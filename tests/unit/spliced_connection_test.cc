@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include <catch2/catch.hpp>
+#include <functional>
 #include <future>
 #include <string>
 #include <thread>
@@ -103,8 +104,10 @@ struct Spliced {
 
     // `fin_timeout_s`: the leg's tcp_fin_timeout, and when the other socket probes its peer; 0: the system's, and
     // never.
-    explicit Spliced(bool watches_for_clc = false, std::chrono::milliseconds close_timeout = std::chrono::seconds(10),
-                     int fin_timeout_s = 0) {
+    // `before`: is called with both far ends before the agent takes the connection.
+    explicit Spliced(
+        bool watches_for_clc = false, std::chrono::milliseconds close_timeout = std::chrono::seconds(10),
+        int fin_timeout_s = 0, const std::function<void(Spliced&)>& before = [](Spliced&) {}) {
         auto [a, leg] = connected();
         ::setsockopt(leg.get(), IPPROTO_TCP, TCP_LINGER2, &fin_timeout_s, sizeof fin_timeout_s);
         auto [clc, b] = connected();
@@ -113,6 +116,7 @@ struct Spliced {
         ::setsockopt(clc.get(), SOL_SOCKET, SO_KEEPALIVE, &probes, sizeof probes);
         application = std::move(a);
         server = std::move(b);
+        before(*this);
         engine = Engine::start([this](const ConnectionEnd& end) { ended.set_value(end); }).value();
         engine->add(std::make_shared<SplicedConnection>(1, counters, of_agent(std::move(leg)), of_agent(std::move(clc)),
                                                         close_timeout, watches_for_clc));
@@ -145,6 +149,16 @@ TEST_CASE("What had arrived before a reset is read, even if the way was full") {
     reset(s.server);
     CHECK((hear(s.application, kAll) == std::string(arrived, 'a') + "reset"));
     CHECK(s.reason() == Reason::kPeerReset);
+}
+
+TEST_CASE("Two sides that have both reset, behind bytes that nobody can be given, end the connection") {
+    Spliced s(false, std::chrono::seconds(10), 0, [](Spliced& fresh) {
+        for (UniqueFd* end : {&fresh.application, &fresh.server}) {
+            say(*end, "x");
+            reset(*end);
+        }
+    });
+    CHECK(s.reason() != Reason::kNone);
 }
 
 TEST_CASE("A peer that resets the connection before its first four bytes have come ends nothing in order") {
