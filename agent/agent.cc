@@ -24,9 +24,9 @@ static_assert(bpf::OwnInstance::kMost == upgrade::Instance::kMost);
 
 namespace {
 
-constexpr auto kSweep = std::chrono::seconds(1);    // the tables of the BPF programs
-constexpr auto kRefresh = std::chrono::seconds(2);  // the list of RoCE devices
-constexpr auto kTidying = std::chrono::minutes(1);  // removal of what other builds have pinned
+constexpr auto kSweep = std::chrono::seconds(1);     // the tables of the BPF programs
+constexpr auto kRefresh = std::chrono::seconds(2);   // the list of RoCE devices
+constexpr auto kTidying = std::chrono::seconds(10);  // members of the bypass that other builds have left
 
 std::string host_name(const Config& config) {
     char name[256] = "";
@@ -86,7 +86,7 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
       node_(local_node(config_)),
       departure_({io_, config_.stop_drain, config_.upgrade_drain, settling(config_),
                   config_.times.successor + config_.times.prepare, [this] { return connections_.live(); },
-                  [this] { return gateway_->handshakes() == 0 && programs_->requests() == 0; },
+                  [this] { return gateway_->handshakes() == 0 && !programs_->awaits_answers(config_.times.requests); },
                   [this] { return bool(connect_unix(config_.control_socket, SOCK_STREAM | SOCK_NONBLOCK)); },
                   [this] { tell_programs(); }, [this] { hand_over(); }, [this] { io_.stop(); },
                   [this] { return standstill_.hangs(); }}) {}
@@ -169,7 +169,7 @@ Result<void> Agent::take_over_from_predecessor() {
     if (auto tried = bpf::Programs::try_to_load(config_); !tried) {
         return tried;
     }
-    const auto asked = upgrade::ask_to_leave(config_.control_socket, config_.times.answer);
+    const auto asked = upgrade::ask_to_leave(config_.control_socket, config_.pin_path, config_.times.answer);
     if (!asked) {
         return asked.error();
     }
@@ -264,13 +264,14 @@ void Agent::make_parts(const std::string& root, const std::string& own) {
                                                                         *engines_,
                                                                         bypass_,
                                                                         bypass_programs_,
+                                                                        rounds_,
                                                                         verdict_,
                                                                         drain_,
                                                                         pods_,
                                                                         [this] { return not_ready(); },
                                                                         [this] { return obstacle(); }});
-    admin_ = std::make_unique<Admin>(Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_,
-                                                  kubernetes::is_in_pod(), config_.times.control,
+    admin_ = std::make_unique<Admin>(Admin::Parts{io_, config_.pin_path, node_, connections_, bypass_, drain_,
+                                                  departure_, kubernetes::is_in_pod(), config_.times.control,
                                                   [this] { tell_programs(); }});
 }
 
@@ -415,7 +416,7 @@ void Agent::stop() {
     }
     pods_.reset();
     const TimePoint until = os::now() + config_.times.requests;
-    while (programs_->requests() != 0 && os::now() < until) {
+    while (programs_->awaits_answers(config_.times.requests) && os::now() < until) {
         programs_->poll();  // answers with option 254: the applications' SYNs are sent at once
         ::usleep(10'000);
     }

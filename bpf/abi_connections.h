@@ -34,7 +34,7 @@ struct smc_sock {
 	__u16 to_port;             /* local port of the other end of the hairpin; 0: there is no hairpin */
 	__u16 mac_len;             /* length of the link header on the hairpin's device */
 	__u16 port;                /* leg: its local port on the device; CLC socket: the application's, to be sent */
-	__u8 hold;                 /* server's leg: the ACK that ends its handshake is held back */
+	__u8 hold;                 /* server's leg: the ACK that ends its handshake is held */
 	__u8 paws;                 /* enum smc_paws; of a leg */
 	char saved_congestion[16]; /* congestion control before tuning; empty: it was not changed */
 	__u32 chosen;              /* leg, and application behind it: index in smc_chosen; 0: none */
@@ -74,7 +74,7 @@ enum smc_paws {
 enum smc_request_state {
 	SMC_REQUEST_ASKED,
 	SMC_REQUEST_ASKED_BARE, /* unanswered; a retransmission was sent without options */
-	SMC_REQUEST_HELD,       /* the agent negotiates; retransmissions are kept back */
+	SMC_REQUEST_HELD,       /* the agent negotiates; retransmissions are not sent */
 	SMC_REQUEST_LET_GO,     /* the agent gave up: the SYN goes out without options */
 	SMC_REQUEST_ANSWERED,   /* a leg has answered the application's SYN */
 	SMC_REQUEST_CLC,        /* no application's SYN, but that of a CLC socket */
@@ -143,7 +143,7 @@ struct smc_hairpin {
 	__u8 pad;
 	__u16 chosen;                   /* index in smc_chosen; 0: none */
 	__be32 isn;                     /* sequence number of the leg's SYN */
-	__u32 told;                     /* how often user space was told that this hairpin is half-open */
+	__u32 reports;                  /* how often user space was told that this hairpin is half-open */
 	struct smc_socket sender;       /* of the leg: from its SYN on; of the application: from its first packet or its
 					   handshake's end on */
 	__u64 closed_ns;                /* when one of the two sockets was found gone; 0: both live */

@@ -18,7 +18,7 @@
 #define SMC_MAX_SERVERS 8192 /* default size; the configuration may set another */
 #define SMC_MAX_SHORT 8192
 #define SMC_MAX_TUNED 65536
-#define SMC_MAX_TOLD 4096 /* entries that one sweep leaves for user space; further ones wait for the next sweep */
+#define SMC_MAX_REPORTS 4096 /* entries that one sweep leaves for user space; further ones wait for the next sweep */
 #define SMC_EVENT_BYTES (1u << 21)
 #define SMC_PACKET_BYTES 136 /* Ethernet, IPv6 and the longest TCP header, rounded up */
 
@@ -46,7 +46,7 @@
 
 /*
  * A TCP segment without flags from this port to this port is a packet of the agent's own: a probe of a hairpin, or what
- * smc_keep() has made of a packet that must not leave.
+ * smc_suppress() has made of a packet that must not leave.
  */
 #define SMC_PROBE_PORT 254u
 

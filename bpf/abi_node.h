@@ -22,17 +22,17 @@ struct smc_config {
 	__u32 abi_version;
 	__u32 rule_count;
 	__u64 heartbeat_max_age_ns;
-	__u64 budget_ns;  /* how long a SYN may be kept back */
+	__u64 budget_ns;  /* how long a SYN may be held */
 	__u64 not_now_ns; /* pause for a server that answers only a SYN without the option */
 	__u32 default_allow;
-	__u32 tag;         /* this agent's, in our own TCP option */
-	__u32 local;       /* enum smc_local, or'ed: for connections within this node that match no rule */
-	__u32 local_mask;  /* the part of enum smc_local that this node can do */
-	__u32 smcd;        /* SMC-D with another agent of this kernel, for connections that match no rule */
-	__u32 most_asking; /* entries of smc_requests that one cgroup may have */
-	__u32 past_limits; /* as in smc_rule, for connections that match no rule */
-	__u32 short_lived; /* likewise */
-	__u32 leg_unsent;  /* TCP_NOTSENT_LOWAT of legs */
+	__u32 tag;           /* this agent's, in our own TCP option */
+	__u32 local;         /* enum smc_local, or'ed: for connections within this node that match no rule */
+	__u32 local_mask;    /* the part of enum smc_local that this node can do */
+	__u32 smcd;          /* SMC-D with another agent of this kernel, for connections that match no rule */
+	__u32 most_requests; /* entries of smc_requests that one cgroup may have */
+	__u32 past_limits;   /* as in smc_rule, for connections that match no rule */
+	__u32 short_lived;   /* likewise */
+	__u32 leg_unsent;    /* TCP_NOTSENT_LOWAT of legs */
 	__u32 pad;
 };
 

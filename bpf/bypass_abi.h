@@ -97,11 +97,12 @@ struct smc_bypass_identity {
 
 struct smc_bypass_config {
 	struct smc_bypass_identity identity;
-	__u32 limit;       /* most bytes that a member has sent and its peer has not consumed yet */
-	__u32 messages;    /* most messages past TCP until the peer has consumed everything */
-	__u32 room;        /* most members */
-	__u32 cgroup_room; /* most members of one cgroup */
-	__u64 policy;      /* hash of the settings that decide which connections may be bypassed */
+	__u32 limit;              /* most bytes that a member has sent and its peer has not consumed yet */
+	__u32 messages;           /* most messages past TCP until the peer has consumed everything */
+	__u32 max_members;        /* of all cgroups together */
+	__u32 max_cgroup_members; /* of one cgroup */
+	__u64 policy;             /* hash of the settings that decide which connections may be bypassed */
+	__u64 missed;             /* receives without a run of smc_bypass_received that an agent has reacted to */
 };
 
 /* The key is a cgroup's ID. */
@@ -126,7 +127,9 @@ struct smc_bypass_step {
 	__u32 enrol; /* members that wait for smc_bypass_enrol */
 	__u32 leaving;
 	__u32 out;
-	__u32 joined;     /* sockets that became members since the last run */
+	__u32 joined;        /* sockets that became members since the last run */
+	__u32 knows_waiters; /* 1: the kernel has told the addresses of the functions in bypass_wakes.h */
+	__u32 pad;
 	__u64 moved;      /* bytes past TCP since the last run; also of sockets that are gone now */
 	__u64 redirected; /* bytes past TCP of all living sockets */
 	__u64 messages;

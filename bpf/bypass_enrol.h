@@ -6,6 +6,17 @@
 #ifndef SMC_BYPASS_ENROL_H
 #define SMC_BYPASS_ENROL_H
 
+/*
+ * An application may do with its next socket what it did with this one, so no other socket of its cgroup gets in.
+ */
+static __always_inline void smc_remember_habits(const struct smc_member *member)
+{
+	struct smc_bypass_cgroup *cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
+
+	if (cgroup)
+		cgroup->habits |= member->habits & ~SMC_HABITS_OF_ONE;
+}
+
 /* Habits that the socket's state shows, before a system call has shown them. */
 static __always_inline __u32 smc_habits_of_socket(const struct smc_member *member, struct tcp_sock *tcp)
 {
@@ -40,6 +51,7 @@ static __always_inline __u32 smc_habits_of_socket(const struct smc_member *membe
 SEC("iter/tcp")
 int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 {
+	const struct smc_bypass_config *config = smc_bypass_get_config();
 	struct sock_common *common = ctx->sk_common;
 	struct smc_member *member;
 	struct tcp_sock *tcp;
@@ -49,7 +61,7 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 		return 0;
 	cookie = common->skc_cookie.counter;
 	member = smc_member_at(cookie);
-	if (!member || member->state != SMC_MEMBER_PROVEN)
+	if (!member || member->state != SMC_MEMBER_PROVEN || !config || config->identity.off)
 		return 0;
 	if (common->skc_state != BPF_TCP_ESTABLISHED) {
 		smc_add_habit(member, SMC_HABIT_SHUTS_DOWN); /* the connection is half closed, and stays so */
@@ -62,6 +74,7 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 	smc_add_habit(member, smc_habits_of_socket(member, tcp));
 	if (member->habits) {
 		member->state = SMC_MEMBER_LEAVING;
+		smc_remember_habits(member);
 		return 0;
 	}
 	member->sk = (__u64)(unsigned long)tcp;   /* not known earlier for the sockets of user space's probe */

@@ -21,7 +21,7 @@ static __always_inline bool smc_counter_allows(const struct page_counter *counte
 			return false;
 		counter = BPF_CORE_READ(counter, parent);
 	}
-	return true;
+	return !counter; /* the limits of higher levels are not known */
 }
 
 static __always_inline bool smc_has_memory_for(struct sock *sk, __u32 size)

@@ -64,7 +64,7 @@ static __always_inline struct smc_bypass_cgroup *smc_place_of(struct smc_step_co
 		bpf_map_update_elem(&smc_bypass_cgroups, &member->cgroup, &fresh, BPF_NOEXIST);
 		cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
 	}
-	return cgroup && !cgroup->habits && cgroup->members < context->config->cgroup_room ? cgroup : 0;
+	return cgroup && !cgroup->habits && cgroup->members < context->config->max_cgroup_members ? cgroup : 0;
 }
 
 /* Takes both members or neither: one alone would be in a sockmap for nothing. */
@@ -73,24 +73,13 @@ static __always_inline void smc_place_pair(struct smc_step_context *context, str
 {
 	struct smc_bypass_cgroup *own = smc_place_of(context, member), *other = smc_place_of(context, peer);
 
-	if (!own || !other || context->step->members + 2 > context->config->room)
+	if (!own || !other || context->step->members + 2 > context->config->max_members)
 		return;
 	own->members++;
 	other->members++;
 	context->step->members += 2;
 	member->state = SMC_MEMBER_PROVEN;
 	peer->state = SMC_MEMBER_PROVEN;
-}
-
-/*
- * An application may do with its next socket what it did with this one, so no other socket of its cgroup gets in.
- */
-static __always_inline void smc_remember_habits(const struct smc_member *member)
-{
-	struct smc_bypass_cgroup *cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
-
-	if (cgroup)
-		cgroup->habits |= member->habits & ~SMC_HABITS_OF_ONE;
 }
 
 /* Notes a reader that is slower than its sender: most of its bytes come by TCP, so smc_bypass_send runs for nothing. */
@@ -208,6 +197,7 @@ int smc_bypass_step(void *unused)
 	__builtin_memset(&smc_step_result, 0, sizeof(smc_step_result));
 	if (!context.config)
 		return 0;
+	smc_step_result.knows_waiters = smc_knows_waiters();
 	bpf_for_each_map_elem(&smc_bypass_cgroups, smc_step_clear, 0, 0);
 	bpf_for_each_map_elem(&smc_bypass, smc_step_count, &context, 0);
 	bpf_for_each_map_elem(&smc_bypass, smc_step_member, &context, 0);

@@ -16,6 +16,11 @@
 extern const void ep_poll_callback __ksym __weak;
 extern const void pollwake __ksym __weak; /* of poll() and select() */
 
+static __always_inline bool smc_knows_waiters(void)
+{
+	return &ep_poll_callback && &pollwake;
+}
+
 /* If the kernel does not tell the addresses of these functions, no waiter counts as harmless. */
 static __always_inline bool smc_looks_again(struct wait_queue_entry *waiter)
 {

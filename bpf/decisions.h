@@ -66,7 +66,7 @@ enum smc_decision {
 	SMC_IN_TABLE_FULL,
 	SMC_IN_TUPLE_REUSED, /* the client sent a SYN of its own; the half-open connection of our leg was reset */
 	SMC_SYN_AGAIN,       /* retransmission of a request: leaves without options */
-	SMC_SYN_KEPT,        /* retransmission while the request is held: not sent */
+	SMC_SYN_HELD,        /* retransmission while the request is held: not sent */
 	SMC_SYN_LET_GO,      /* retransmission after the agent let the request go, or after the budget */
 	SMC_ANSWER_PLAIN,    /* the server does not speak SMC */
 	SMC_ANSWER_LOST,     /* the server answered only the SYN without options */

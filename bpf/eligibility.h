@@ -7,8 +7,9 @@
  *
  *	X(decision, NODE or SOCKET, function, what is in the way)
  *
- * NODE: the agent, its tables and the addresses decide. SOCKET: only the socket or the SYN itself can tell. (Whether
- * the device encrypts packets, for LIMITED, is known by the SYN only: smc_explain leaves that out.)
+ * NODE: the agent, its tables and the addresses decide. SOCKET: the check needs the socket or the SYN, so smc_explain
+ * cannot make it. (Whether the device encrypts packets, for LIMITED, is known by the SYN only: smc_explain leaves that
+ * out.)
  */
 #ifndef SMC_ELIGIBILITY_H
 #define SMC_ELIGIBILITY_H
@@ -29,7 +30,7 @@
 	X(SMC_OUT_NETNS_FULL, NODE, netns_full,                                                                        \
 	  "its network namespace has as many connections or handshakes as one may have")                               \
 	X(SMC_OUT_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections or handshakes as one may have")  \
-	X(SMC_OUT_AGENT_GONE, SOCKET, agent_gone, "the agent does not listen in its network namespace")                \
+	X(SMC_OUT_AGENT_GONE, NODE, agent_gone, "the agent does not listen in its network namespace")                  \
 	X(SMC_OUT_LATER_SYN, SOCKET, later_syn,                                                                        \
 	  "the SYN is a retransmission, and only the first SYN of a connection asks for SMC")                          \
 	X(SMC_OUT_HEADERS, SOCKET, headers, "its packets have IP options or extension headers")                        \
@@ -38,7 +39,7 @@
 	X(SMC_OUT_KERNEL, SOCKET, kernel,                                                                              \
 	  "the socket is the kernel's own (NFS, for example), which must not wait for programs")                       \
 	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \
-	X(SMC_OUT_TIMESTAMPING, SOCKET, stamped,                                                                       \
+	X(SMC_OUT_TIMESTAMPING, SOCKET, timestamping,                                                                  \
 	  "the socket wants time stamps of the driver or the hardware (SO_TIMESTAMPING)")                              \
 	X(SMC_OUT_PACED, SOCKET, paced, "the socket limits its own rate (SO_MAX_PACING_RATE)")                         \
 	X(SMC_OUT_FAST_OPEN, SOCKET, fast_open, "it is a SYN of TCP Fast Open")                                        \
@@ -47,14 +48,14 @@
 	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for SMC for a while")                               \
 	X(SMC_OUT_SHORT_LIVED, NODE, short_lived,                                                                      \
 	  "its connections to this server end too early to be worth SMC; a few of them are tried")                     \
-	X(SMC_OUT_NO_DEVICE, NODE, nothing,                                                                            \
+	X(SMC_OUT_NO_DEVICE, NODE, no_device,                                                                          \
 	  "SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)")
 
 #define SMC_INBOUND_CHECKS(X)                                                                                          \
 	X(SMC_IN_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                   \
 	X(SMC_IN_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                  \
 	X(SMC_IN_SAME_AGENT, SOCKET, same_agent, "both ends are served by this agent, which leaves them to TCP")       \
-	X(SMC_IN_FORWARDED, SOCKET, passes, "the SYN only passes through this network namespace")                      \
+	X(SMC_IN_FORWARDED, SOCKET, forwarded, "the SYN only passes through this network namespace")                   \
 	X(SMC_IN_MPTCP, SOCKET, mptcp, "it is a SYN of MPTCP")                                                         \
 	X(SMC_IN_FAST_OPEN, SOCKET, fast_open, "it is a SYN of TCP Fast Open")                                         \
 	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
@@ -73,7 +74,7 @@
 	  "a device shapes, filters or encrypts its packets, or the bandwidth of its pod is limited; SMC would evade " \
 	  "that")                                                                                                      \
 	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \
-	X(SMC_IN_TIMESTAMPING, SOCKET, stamped,                                                                        \
+	X(SMC_IN_TIMESTAMPING, SOCKET, timestamping,                                                                   \
 	  "the listener wants time stamps of the driver or the hardware (SO_TIMESTAMPING)")                            \
 	X(SMC_IN_BOUND, SOCKET, bound,                                                                                 \
 	  "the listener is bound to a device or has a mark: the agent's answer might leave by another way")            \
@@ -81,7 +82,7 @@
 	X(SMC_IN_HEADERS, SOCKET, listener_headers, "the listener's packets have extension headers")                   \
 	X(SMC_IN_SHORT_LIVED, NODE, short_lived,                                                                       \
 	  "connections to this listener end too early to be worth SMC; a few of them are tried")                       \
-	X(SMC_IN_NO_DEVICE, NODE, nothing,                                                                             \
+	X(SMC_IN_NO_DEVICE, NODE, no_device,                                                                           \
 	  "SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)")
 
 #endif

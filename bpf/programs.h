@@ -21,7 +21,7 @@
 	PROGRAM(smc_clc_ops, NEEDED, "option 254 and the socket options of CLC sockets and legs", "everything")        \
 	PROGRAM(smc_sweep, RUN_PART, "deletes entries of tables that are too old, looks at sockets behind legs",       \
 		"keepalive, resets, free entries: full tables mean plain TCP")                                         \
-	PROGRAM(smc_explain, RUN_PART, "answers smcctl explain and dry-run", "smcctl explain")                         \
+	PROGRAM(smc_explain, RUN_PART, "answers smcctl explain and dry-run", "smcctl explain and dry-run")             \
 	PROGRAM(smc_see_tuned, RUN_PART, "reads figures of tuned sockets", "figures in smcctl ss")                     \
 	PROGRAM(smc_socket_ends, NEEDED, "clears entries of sockets that end, if no program may read kernel memory",   \
 		"everything, on such a kernel")

@@ -11,7 +11,7 @@
 
 static __always_inline enum smc_decision smc_decide_inbound(struct smc_subject *subject)
 {
-	SMC_INBOUND_CHECKS(SMC_ASK)
+	SMC_INBOUND_CHECKS(SMC_RETURN_IF_FAILED)
 	return SMC_IN_STEERED;
 }
 
@@ -35,7 +35,7 @@ static __always_inline struct bpf_sock *smc_listener(struct __sk_buff *skb, cons
  * a listener on all addresses is found for any address. (If the device does not forward, the packet is for this
  * namespace or is dropped.)
  */
-static __always_inline bool smc_passes(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline bool smc_is_forwarded(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct bpf_fib_lookup route = {
 		.l4_protocol = IPPROTO_TCP,
@@ -83,7 +83,7 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 	subject.signed_segments = options->signed_segments;
 	subject.fast_open = options->fast_open || packet->payload;
 	subject.own_tag = options->own && options->own_tag == subject.config->tag;
-	subject.passes = smc_passes(skb, packet);
+	subject.forwarded = smc_is_forwarded(skb, packet);
 	subject.encrypts = packet->encrypts;
 	skc = smc_listener(skb, packet);
 	sk = skc ? bpf_sk_fullsock(skc) : 0;
@@ -116,10 +116,8 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 static __always_inline bool smc_free_tuple(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct smc_request *held = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
-	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
 	struct smc_hairpin *hairpin;
 	struct smc_tuple leg = packet->tuple;
-	struct smc_tcp_head tcp;
 	__be32 seq;
 
 	if (!held || held->state != SMC_REQUEST_LEG || held->isn == packet->seq)
@@ -133,14 +131,8 @@ static __always_inline bool smc_free_tuple(struct __sk_buff *skb, const struct s
 		bpf_map_delete_elem(&smc_hairpins, &leg);
 	}
 	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) || !smc_cut_options(skb, packet) ||
-	    bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
+	    !smc_set_tcp(skb, packet, seq, packet->ack, SMC_TCP_RST, false))
 		return false;
-	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, seq, 4);
-	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
-			    bpf_htons(tcp.offset << 8 | SMC_TCP_RST), 2);
-	tcp.seq = seq;
-	tcp.flags = SMC_TCP_RST;
-	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
 	smc_count(SMC_IN_TUPLE_REUSED);
 	return true;
 }
@@ -208,7 +200,7 @@ static __always_inline int smc_rcv_request(struct __sk_buff *skb, const struct s
 		if (bpf_map_update_elem(&smc_inbound, &packet->tuple, &inbound, BPF_ANY))
 			decision = SMC_IN_TABLE_FULL;
 	} else if (decision == SMC_IN_SAME_AGENT) {
-		smc_rcv_own(packet, &options);
+		smc_rcv_tagged_syn(packet, &options);
 	}
 	if (inbound.ifindex == skb->ifindex || decision != SMC_IN_STEERED)
 		smc_count(decision);

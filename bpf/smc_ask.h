@@ -6,7 +6,7 @@
  *	ASKED       --SYN again-->              ASKED_BARE: something on the path may drop unknown options
  *	ASKED*      --SYN-ACK, no option-->     no entry: an ordinary TCP connection, left untouched
  *	ASKED*      --SYN-ACK, option 254-->    HELD (LET_GO if no agent serves): the answer is reset, unseen by TCP
- *	HELD        --the agent's leg-->        TAKEN
+ *	HELD        --the agent's leg-->        ANSWERED
  *	HELD        --the agent, or timeout-->  LET_GO: the SYN goes out without options, as without an agent
  *
  * If no kind of SMC could be negotiated, the SYN has our own option alone, and only if connections within this node are
@@ -20,7 +20,7 @@
 
 static __always_inline enum smc_decision smc_decide_outbound(struct smc_subject *subject)
 {
-	SMC_OUTBOUND_CHECKS(SMC_ASK)
+	SMC_OUTBOUND_CHECKS(SMC_RETURN_IF_FAILED)
 	return SMC_OUT_ASKED;
 }
 
@@ -63,7 +63,7 @@ static __always_inline bool smc_ask_again(struct smc_request *request, const str
 	}
 	if (request->state == SMC_REQUEST_HELD && config && smc_agent(config) != SMC_AGENT_STALE &&
 	    smc_agent_listens(slot, v6) && bpf_ktime_get_ns() - request->since_ns < config->budget_ns) {
-		smc_count(SMC_SYN_KEPT);
+		smc_count(SMC_SYN_HELD);
 		return true;
 	}
 	request->state = SMC_REQUEST_LET_GO;
@@ -217,10 +217,10 @@ static __always_inline int smc_send_request(struct __sk_buff *skb, const struct 
 		smc_count(SMC_OUT_TABLE_FULL);
 		return TC_ACT_UNSPEC;
 	}
-	smc_begin_asking(subject->cgroup_id);
+	smc_begin_request(subject->cgroup_id);
 	if (request->state == SMC_REQUEST_HELD && smc_tell_request(&packet->tuple, request)) {
 		smc_count(SMC_OUT_HELD);
-		return smc_keep(skb, packet, device);
+		return smc_suppress(skb, packet, device);
 	}
 	if (request->state == SMC_REQUEST_HELD || !smc_add_options(skb, packet, asks, subject->config->tag, pair)) {
 		smc_end_request(&packet->tuple, request);
@@ -251,7 +251,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 			return TC_ACT_UNSPEC;
 		if (request->cookie == cookie)
 			return smc_ask_again(request, config, packet->tuple.slot, packet->v6)
-				       ? smc_keep(skb, packet, device)
+				       ? smc_suppress(skb, packet, device)
 				       : TC_ACT_UNSPEC;
 		smc_end_request(&packet->tuple, request);
 	}

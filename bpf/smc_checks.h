@@ -19,15 +19,15 @@ struct smc_subject {
 	__u16 port; /* the server's */
 	enum smc_direction direction;
 	__s32 rule;              /* set by smc_check_denied(): the rule that decides; -1: none */
-	bool smcd;               /* set by smc_check_nothing(): SMC-D with another agent of this kernel is wanted */
+	bool smcd;               /* set by smc_check_no_device(): SMC-D with another agent of this kernel is wanted */
 	struct smc_short *known; /* set by smc_check_short_lived(): how such connections ended; 0: nothing is known */
 	struct tcp_sock *tcp; /* the application's socket, or its listener for a SYN that arrives; 0 in smc_explain */
 	/* properties of the SYN; all false in smc_explain */
 	bool encrypts; /* the device of the SYN may encrypt packets; false in smc_explain */
 	bool headers, mptcp, signed_segments, fast_open, no_room;
-	bool own_tag;  /* the SYN carries this agent's own tag */
-	bool passes;   /* this namespace only forwards the SYN */
-	bool listener; /* a socket listens on its port */
+	bool own_tag;   /* the SYN carries this agent's own tag */
+	bool forwarded; /* this namespace only forwards the SYN */
+	bool listener;  /* a socket listens on its port */
 };
 
 static __always_inline bool smc_check_not_enrolled(struct smc_subject *s)
@@ -92,7 +92,7 @@ static __always_inline bool smc_check_cgroup_full(struct smc_subject *s)
 
 static __always_inline bool smc_check_agent_gone(struct smc_subject *s)
 {
-	return !s->netns || !smc_agent_listens(s->netns->slot, !smc_is_v4(s->remote.ip));
+	return s->netns && !smc_agent_listens(s->netns->slot, !smc_is_v4(s->remote.ip));
 }
 
 static __always_inline bool smc_check_headers(struct smc_subject *s)
@@ -141,7 +141,7 @@ static __always_inline bool smc_check_tcp_signed(struct smc_subject *s)
 }
 
 /* The hairpin redirects the packets of a leg before a driver sees them, so none could stamp them. */
-static __always_inline bool smc_check_stamped(struct smc_subject *s)
+static __always_inline bool smc_check_timestamping(struct smc_subject *s)
 {
 	return !s->tcp || ((struct sock *)s->tcp)->sk_tsflags & SMC_STAMPS_OF_DEVICE;
 }
@@ -217,7 +217,7 @@ static __always_inline bool smc_check_short_lived(struct smc_subject *s)
 }
 
 /* Whether no kind of SMC could be negotiated. */
-static __always_inline bool smc_check_nothing(struct smc_subject *s)
+static __always_inline bool smc_check_no_device(struct smc_subject *s)
 {
 	const struct smc_heartbeat *beat;
 	__u32 zero = 0;
@@ -232,9 +232,9 @@ static __always_inline bool smc_check_same_agent(struct smc_subject *s)
 	return s->own_tag;
 }
 
-static __always_inline bool smc_check_passes(struct smc_subject *s)
+static __always_inline bool smc_check_forwarded(struct smc_subject *s)
 {
-	return s->passes;
+	return s->forwarded;
 }
 
 static __always_inline bool smc_check_no_listener(struct smc_subject *s)
@@ -242,7 +242,7 @@ static __always_inline bool smc_check_no_listener(struct smc_subject *s)
 	return !s->listener;
 }
 
-#define SMC_ASK(decision, whom, function, text)                                                                        \
+#define SMC_RETURN_IF_FAILED(decision, needs, function, text)                                                          \
 	if (smc_check_##function(subject))                                                                             \
 		return decision;
 

@@ -164,34 +164,34 @@ static __always_inline struct bpf_sock *smc_socket_of(struct __sk_buff *skb, con
 
 static __always_inline bool smc_may_ask(const struct smc_config *config, __u64 cgroup)
 {
-	const struct smc_req_counts *asking = bpf_map_lookup_elem(&smc_req_counts, &cgroup);
+	const struct smc_req_counts *counts = bpf_map_lookup_elem(&smc_req_counts, &cgroup);
 
-	return !asking || asking->now < (__s32)config->most_asking;
+	return !counts || counts->now < (__s32)config->most_requests;
 }
 
-static __always_inline void smc_begin_asking(__u64 cgroup)
+static __always_inline void smc_begin_request(__u64 cgroup)
 {
-	struct smc_req_counts *asking = bpf_map_lookup_elem(&smc_req_counts, &cgroup), first = {};
+	struct smc_req_counts *counts = bpf_map_lookup_elem(&smc_req_counts, &cgroup), first = {};
 
-	if (!asking) {
+	if (!counts) {
 		bpf_map_update_elem(&smc_req_counts, &cgroup, &first, BPF_NOEXIST);
-		asking = bpf_map_lookup_elem(&smc_req_counts, &cgroup);
+		counts = bpf_map_lookup_elem(&smc_req_counts, &cgroup);
 	}
-	if (asking)
-		__sync_fetch_and_add(&asking->now, 1);
+	if (counts)
+		__sync_fetch_and_add(&counts->now, 1);
 }
 
 /* Entries of CLC sockets and of legs belong to no cgroup and are not counted. */
 static __always_inline void smc_end_request(const struct smc_tuple *tuple, const struct smc_request *request)
 {
 	__u64 cgroup = request->cgroup;
-	struct smc_req_counts *asking;
+	struct smc_req_counts *counts;
 
 	if (bpf_map_delete_elem(&smc_requests, tuple) || !cgroup)
 		return;
-	asking = bpf_map_lookup_elem(&smc_req_counts, &cgroup);
-	if (asking)
-		__sync_fetch_and_add(&asking->now, -1);
+	counts = bpf_map_lookup_elem(&smc_req_counts, &cgroup);
+	if (counts)
+		__sync_fetch_and_add(&counts->now, -1);
 }
 
 struct smc_match {

@@ -5,9 +5,9 @@
 
 /*
  * Whether this is a packet of the agent's own with this sequence number: device->probe if it probes a hairpin, one more
- * if smc_keep() made it. TCP never sends a segment without flags.
+ * if smc_suppress() made it. TCP never sends a segment without flags.
  */
-static __always_inline bool smc_is_own(const struct smc_packet *packet, __u32 seq)
+static __always_inline bool smc_is_probe(const struct smc_packet *packet, __u32 seq)
 {
 	return !packet->flags && packet->tuple.local_port == SMC_PROBE_PORT &&
 	       packet->tuple.remote_port == SMC_PROBE_PORT && packet->seq == bpf_htonl(seq);
@@ -139,7 +139,7 @@ int smc_egress(struct __sk_buff *skb)
 		smc_note_answer(&packet);
 		smc_check_synack(skb, &packet);
 	}
-	if (smc_is_own(&packet, device->probe))
+	if (smc_is_probe(&packet, device->probe))
 		return smc_redirect(skb, packet.mac_len, SMC_PROBE_PORT);
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);
 	if (!hairpin)
@@ -159,11 +159,11 @@ int smc_ingress(struct __sk_buff *skb)
 	device = bpf_map_lookup_elem(&smc_devices, &key);
 	if (!device || !smc_parse(skb, key.slot, device->mac_len, false, &packet))
 		return TC_ACT_UNSPEC;
-	if (smc_is_own(&packet, device->probe)) {
+	if (smc_is_probe(&packet, device->probe)) {
 		__sync_fetch_and_add(packet.v6 ? &device->looped6 : &device->looped4, 1);
 		return TC_ACT_SHOT;
 	}
-	if (smc_is_own(&packet, device->probe + 1))
+	if (smc_is_probe(&packet, device->probe + 1))
 		return TC_ACT_SHOT;
 	if (packet.flags & SMC_TCP_RST) {
 		smc_rcv_reset(&packet);

@@ -7,7 +7,7 @@
 	if (smc_check_##function(&subject))                                                                            \
 		answer.failed |= 1ULL << decision;
 #define SMC_OF_SOCKET(decision, function) answer.needs_socket |= 1ULL << decision;
-#define SMC_EXPLAIN(decision, whom, function, text) SMC_OF_##whom(decision, function)
+#define SMC_EXPLAIN(decision, needs, function, text) SMC_OF_##needs(decision, function)
 
 struct smc_query smc_asked; /* input and output of smc_explain */
 

@@ -69,24 +69,9 @@ static __always_inline int smc_redirect(struct __sk_buff *skb, __u32 mac_len, __
 static __always_inline int smc_reset_sender(struct __sk_buff *skb, const struct smc_packet *packet, __be32 seq,
 					    __be32 ack, __u8 flags)
 {
-	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
-	struct smc_tcp_head tcp;
-	__be16 port;
-
-	if (bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
-		return TC_ACT_SHOT;
 	smc_swap_addresses(skb, packet->mac_len, packet->v6);
-	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, seq, 4);
-	bpf_l4_csum_replace(skb, checksum_at, tcp.ack, ack, 4);
-	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
-			    bpf_htons(tcp.offset << 8 | flags), 2);
-	port = tcp.source;
-	tcp.source = tcp.dest;
-	tcp.dest = port;
-	tcp.seq = seq;
-	tcp.ack = ack;
-	tcp.flags = flags;
-	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
+	if (!smc_set_tcp(skb, packet, seq, ack, flags, true))
+		return TC_ACT_SHOT;
 	smc_to_own_mac(skb, packet->mac_len);
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
@@ -157,25 +142,15 @@ static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct 
 static __always_inline int smc_redirect_last(struct __sk_buff *skb, const struct smc_packet *packet,
 					     const struct smc_sock *app)
 {
-	struct smc_tcp_head tcp;
-	__u32 checksum_at;
-	__be32 seq;
+	__be32 seq = bpf_htonl(bpf_ntohl(packet->seq) + 1);
 
 	if (packet->payload || !(packet->flags & SMC_TCP_FIN) || !smc_leg_is_done(skb, packet, app->to_port))
 		return smc_redirect(skb, app->mac_len, app->to_port);
 	if (!smc_rewrite(skb, app->mac_len, app->to_port))
 		return TC_ACT_SHOT;
 	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) ||
-	    bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
+	    !smc_set_tcp(skb, packet, seq, packet->ack, SMC_TCP_RST, false))
 		return TC_ACT_SHOT;
-	checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
-	seq = bpf_htonl(bpf_ntohl(packet->seq) + 1);
-	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, seq, 4);
-	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
-			    bpf_htons(tcp.offset << 8 | SMC_TCP_RST), 2);
-	tcp.seq = seq;
-	tcp.flags = SMC_TCP_RST;
-	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
 
@@ -210,8 +185,8 @@ static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 
  * Keeps an outgoing packet on this node. A drop at this hook would look like congestion to TCP. So the packet becomes a
  * packet of the agent's own, much like a probe, and is redirected: TCP takes it for sent, and smc_ingress drops it.
  */
-static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_packet *packet,
-				    const struct smc_device *device)
+static __always_inline int smc_suppress(struct __sk_buff *skb, const struct smc_packet *packet,
+					const struct smc_device *device)
 {
 	struct smc_tcp_head tcp = {
 		.source = bpf_htons(SMC_PROBE_PORT),
@@ -275,7 +250,7 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 	if (!hairpin || hairpin->isn != leg->isn) {
 		if (packet->flags & SMC_TCP_RST)
 			return TC_ACT_SHOT;
-		return packet->flags & SMC_TCP_SYN ? smc_refuse_leg(skb, packet) : smc_keep(skb, packet, device);
+		return packet->flags & SMC_TCP_SYN ? smc_refuse_leg(skb, packet) : smc_suppress(skb, packet, device);
 	}
 	if (packet->flags & (SMC_TCP_SYN | SMC_TCP_RST))
 		return smc_redirect(skb, packet->mac_len, leg->to_port);
@@ -285,7 +260,7 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 	held->isn = leg->isn;
 	if (!smc_save(skb, held) || bpf_map_update_elem(&smc_requests, &leg->app, held, BPF_ANY))
 		return smc_redirect(skb, packet->mac_len, leg->to_port);
-	return smc_keep(skb, packet, device);
+	return smc_suppress(skb, packet, device);
 }
 
 /*
@@ -306,12 +281,12 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 	if (smc_leg_lives(hairpin) || (back && smc_leg_lives(back)))
 		return;
 	if (!hairpin->of_leg && smc_is_half_open(hairpin))
-		smc_tell_to_end(&packet->tuple, hairpin);
+		smc_report_half_open(&packet->tuple, hairpin);
 	bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
 	if (!back)
 		return;
 	if (!back->of_leg && smc_is_half_open(back))
-		smc_tell_to_end(&other, back);
+		smc_report_half_open(&other, back);
 	bpf_map_delete_elem(&smc_hairpins, &other);
 }
 

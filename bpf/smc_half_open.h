@@ -21,7 +21,7 @@ static __always_inline bool smc_awaits_the_other_end(const struct smc_socket *wh
 	       smc_lives(which);
 }
 
-#define SMC_OFTEN_TOLD 5 /* then user space cannot find the socket, perhaps because addresses are translated */
+#define SMC_MOST_REPORTS 5 /* then user space cannot find the socket, perhaps because addresses are translated */
 
 /* An application's socket that was disconnected, and connects or listens again: it has left its hairpin. */
 static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u64 cookie)
@@ -33,7 +33,7 @@ static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u6
 }
 
 /* Tells user space to end this sender. False: the map has no free entry. */
-static __always_inline bool smc_tell_to_end(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
+static __always_inline bool smc_report_half_open(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
 {
 	const struct sock *sk = (const struct sock *)hairpin->sender.sk;
 	struct smc_half_open found = {.sender = *sender, .of_leg = hairpin->of_leg};
@@ -45,7 +45,7 @@ static __always_inline bool smc_tell_to_end(const struct smc_tuple *sender, cons
 }
 
 /* Whether user space has not taken yet what it was told about this sender. */
-static __always_inline bool smc_is_being_told(const struct smc_hairpin *hairpin)
+static __always_inline bool smc_is_reported(const struct smc_hairpin *hairpin)
 {
 	__u64 cookie = hairpin->sender.cookie;
 

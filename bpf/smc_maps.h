@@ -47,8 +47,8 @@ SMC_GROWING_MAP(smc_hairpins, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIR
  * gone, found by the sweep or by a new SYN. User space takes the entries out. Not queues: before 6.9 a program of type
  * syscall may not use one.
  */
-SMC_GROWING_MAP(smc_keepalives, struct smc_tuple, struct smc_keepalive, SMC_MAX_TOLD);
-SMC_GROWING_MAP(smc_half_open, __u64, struct smc_half_open, SMC_MAX_TOLD);
+SMC_GROWING_MAP(smc_keepalives, struct smc_tuple, struct smc_keepalive, SMC_MAX_REPORTS);
+SMC_GROWING_MAP(smc_half_open, __u64, struct smc_half_open, SMC_MAX_REPORTS);
 /* cookie -> a socket that was tuned, for `smcctl ss` */
 SMC_GROWING_MAP(smc_tuned, __u64, struct smc_tuned_socket, SMC_MAX_TUNED);
 /* connections within this node that are being established; the key is the sequence number of the SYN */

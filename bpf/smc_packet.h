@@ -337,16 +337,38 @@ static __always_inline bool smc_cut_options(struct __sk_buff *skb, const struct 
 	return smc_shorten(skb, packet, sizeof(struct tcphdr));
 }
 
+/* Changes the TCP header, and its checksum. `answers`: the ports, too, as in a packet that goes back. */
+static __always_inline bool smc_set_tcp(struct __sk_buff *skb, const struct smc_packet *packet, __be32 seq, __be32 ack,
+					__u8 flags, bool answers)
+{
+	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
+	struct smc_tcp_head tcp;
+	__be16 port;
+
+	if (bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
+		return false;
+	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, seq, 4);
+	bpf_l4_csum_replace(skb, checksum_at, tcp.ack, ack, 4);
+	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
+			    bpf_htons(tcp.offset << 8 | flags), 2);
+	if (answers) {
+		port = tcp.source;
+		tcp.source = tcp.dest;
+		tcp.dest = port;
+	}
+	tcp.seq = seq;
+	tcp.ack = ack;
+	tcp.flags = flags;
+	return !bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
+}
+
 /*
  * Sends an incoming SYN-ACK back where it came from, as the RST that ends the half-open connection. It has no options,
  * because its time stamps would be the server's own, which Linux does not accept in an answer.
  */
 static __always_inline int smc_make_rst(struct __sk_buff *skb, const struct smc_packet *packet)
 {
-	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
-	struct smc_tcp_head tcp;
-	__be16 before, after, port;
-	__be32 zero = 0;
+	__be16 before, after;
 
 	if (!smc_cut_options(skb, packet))
 		return TC_ACT_SHOT;
@@ -370,19 +392,8 @@ static __always_inline int smc_make_rst(struct __sk_buff *skb, const struct smc_
 		bpf_skb_store_bytes(skb, packet->mac_len + 7, &hops, 1, 0);
 	}
 	smc_swap_addresses(skb, packet->mac_len, packet->v6);
-	if (bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
+	if (!smc_set_tcp(skb, packet, packet->ack, 0, SMC_TCP_RST, true))
 		return TC_ACT_SHOT;
-	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, tcp.ack, 4);
-	bpf_l4_csum_replace(skb, checksum_at, tcp.ack, zero, 4);
-	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
-			    bpf_htons(tcp.offset << 8 | SMC_TCP_RST), 2);
-	port = tcp.source;
-	tcp.source = tcp.dest;
-	tcp.dest = port;
-	tcp.seq = tcp.ack;
-	tcp.ack = 0;
-	tcp.flags = SMC_TCP_RST;
-	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
 	return bpf_redirect(skb->ifindex, 0);
 }
 

@@ -34,7 +34,7 @@ static __always_inline __u16 smc_pair_id(__u64 cookie)
 }
 
 /* A SYN with this agent's own tag has arrived at a device of this node. */
-static __always_inline void smc_rcv_own(const struct smc_packet *packet, const struct smc_tcp_options *options)
+static __always_inline void smc_rcv_tagged_syn(const struct smc_packet *packet, const struct smc_tcp_options *options)
 {
 	struct smc_pair pair = {.server = packet->tuple, .id = options->own_detail};
 

@@ -68,7 +68,7 @@ static __always_inline void smc_forget_ended(const struct smc_packet *packet)
 	other.local_port = hairpin->to_port;
 	leg = bpf_map_lookup_elem(&smc_hairpins, &other);
 	if (leg && leg->of_leg && leg->to_port == packet->tuple.local_port) {
-		if (smc_leg_lives(leg) && !(smc_is_half_open(leg) && smc_tell_to_end(&other, leg)))
+		if (smc_leg_lives(leg) && !(smc_is_half_open(leg) && smc_report_half_open(&other, leg)))
 			return;
 		bpf_map_delete_elem(&smc_hairpins, &other);
 	}

@@ -4,7 +4,8 @@
  * Nobody knows in advance how long a connection will live, but those of one application to one server, and those to one
  * listener, resemble each other. User space counts how they end (agent/gateway/short_lived.h). If nearly all of them
  * were short-lived lately, new ones are TCP, and now and then one is tried. A trial costs what many connections of TCP
- * cost, so trials are limited by number and by time. Whoever seldom connects may try each time.
+ * cost, so trials are limited by number and by time. An application that seldom connects is tried each
+ * time.
  */
 #ifndef SMC_SHORT_LIVED_H
 #define SMC_SHORT_LIVED_H

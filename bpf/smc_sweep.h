@@ -11,17 +11,17 @@ static __always_inline bool smc_older(__u64 now, __u64 since, __u64 life)
 	return (__s64)(now - since) > (__s64)life;
 }
 
-static long smc_begin_counting(struct bpf_map *map, __u64 *cgroup, struct smc_req_counts *asking, void *unused)
+static long smc_begin_counting(struct bpf_map *map, __u64 *cgroup, struct smc_req_counts *counts, void *unused)
 {
-	asking->before = asking->now;
-	asking->counted = 0;
+	counts->before = counts->now;
+	counts->counted = 0;
 	return 0;
 }
 
 static long smc_sweep_request(struct bpf_map *map, struct smc_tuple *key, struct smc_request *request, void *now)
 {
 	__u64 life = SMC_REQUEST_NS;
-	struct smc_req_counts *asking;
+	struct smc_req_counts *counts;
 
 	if (request->state == SMC_REQUEST_ANSWERED)
 		life = SMC_ANSWERED_NS;
@@ -30,9 +30,9 @@ static long smc_sweep_request(struct bpf_map *map, struct smc_tuple *key, struct
 	if (smc_older(*(__u64 *)now, request->since_ns, life)) {
 		bpf_map_delete_elem(&smc_requests, key);
 	} else if (request->cgroup && request->asked_ns <= *(__u64 *)now) {
-		asking = bpf_map_lookup_elem(&smc_req_counts, &request->cgroup);
-		if (asking)
-			asking->counted++;
+		counts = bpf_map_lookup_elem(&smc_req_counts, &request->cgroup);
+		if (counts)
+			counts->counted++;
 	}
 	return 0;
 }
@@ -40,10 +40,10 @@ static long smc_sweep_request(struct bpf_map *map, struct smc_tuple *key, struct
 /*
  * Requests begin and end during the sweep, so the count is not set: it is corrected by the error that the sweep found.
  */
-static long smc_end_counting(struct bpf_map *map, __u64 *cgroup, struct smc_req_counts *asking, void *unused)
+static long smc_end_counting(struct bpf_map *map, __u64 *cgroup, struct smc_req_counts *counts, void *unused)
 {
-	__sync_fetch_and_add(&asking->now, asking->counted - asking->before);
-	if (!asking->now)
+	__sync_fetch_and_add(&counts->now, counts->counted - counts->before);
+	if (!counts->now)
 		bpf_map_delete_elem(&smc_req_counts, cgroup);
 	return 0;
 }
@@ -91,10 +91,11 @@ static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct
 		hairpin->closed_ns = *(__u64 *)now;
 	} else if (smc_older(*(__u64 *)now, hairpin->closed_ns, SMC_HAIRPIN_NS)) {
 		/* told about the end that is left: a leg without its application, or an application without its leg */
-		if (hairpin->of_leg == !leg_is_gone && hairpin->told < SMC_OFTEN_TOLD && smc_is_half_open(hairpin)) {
+		if (hairpin->of_leg == !leg_is_gone && hairpin->reports < SMC_MOST_REPORTS &&
+		    smc_is_half_open(hairpin)) {
 			/* else the next sweep tries again */
-			if (!smc_is_being_told(hairpin) && smc_tell_to_end(&tuple, hairpin)) {
-				hairpin->told++;
+			if (!smc_is_reported(hairpin) && smc_report_half_open(&tuple, hairpin)) {
+				hairpin->reports++;
 				hairpin->closed_ns = *(__u64 *)now; /* reported again after SMC_HAIRPIN_NS */
 			}
 		} else if (leg_is_gone && bpf_map_lookup_elem(&smc_hairpins, &tuple) == hairpin) {

@@ -67,7 +67,8 @@ std::string problem_of(const std::string& socket, bool ready) {
 void add_health(CLI::App& app, Context& context) {
     auto* command = app.add_subcommand("health", "Whether this container's own agent answers: a probe");
     const auto ready = std::make_shared<bool>(false);
-    command->add_flag("--ready", *ready, "Also require that its data path moves, and that no other agent replaces it");
+    command->add_flag("--ready", *ready,
+                      "Also require that its data path moves, and that it is neither stopped nor replaced");
     command->callback([&context, ready] {
         std::string problem;
         try {

@@ -109,7 +109,7 @@ void print_agent(std::ostream& out, const json& s) {
                   : word(s.at("kubernetes").at("problem")).empty()
                       ? word(s.at("kubernetes").at("pods")) + " on this node"
                       : word(s.at("kubernetes").at("pods")) +
-                            " on this node, as it was: " + word(s.at("kubernetes").at("problem"))},
+                            " on this node by the last report: " + word(s.at("kubernetes").at("problem"))},
          {"Programs", join(s.at("programs"))},
          {"", "and smc_lookup, smc_in and smc_out in each namespace below"},
          {"Left out", s.at("left_out").empty() ? std::string("nothing")

@@ -18,7 +18,7 @@ void print_programs(std::ostream& out, const json& programs) {
         rows.push_back({word(one.at("program")), word(one.at("hook")),
                         refused                       ? "refuses it: " + word(one.at("error"))
                         : one.at("state") == "loaded" ? "has it"
-                                                      : "needs none",
+                                                      : "not needed",
                         refused ? "LOST: " + word(one.at("lost")) : word(one.at("purpose"))});
     }
     print_table(out, rows);
@@ -49,7 +49,7 @@ void print_probe(std::ostream& out, const json& v) {
 }
 
 void print_bypass(std::ostream& out, const json& b) {
-    if (!b.at("there").get<bool>()) {
+    if (!b.at("available").get<bool>()) {
         out << "There is no bypass: `smcctl probe` says why\n";
         return;
     }
@@ -64,6 +64,8 @@ void print_bypass(std::ostream& out, const json& b) {
                                " messages, of those that live"},
          {"On the way", word(b.value("backlog_bytes", json(0))) + " bytes now, at most " + word(limits.at("bytes")) +
                             " bytes and " + word(limits.at("messages")) + " messages for each socket"},
+         {"Held up", word(b.value("namespaces_held_up", json(0))) +
+                         " network namespaces, in which a program holds the lock of a socket: no further members"},
          {"Pins", word(b.at("pins")) + (b.at("taken_over").get<bool>() ? ", taken over" : "")}});
 }
 

@@ -33,7 +33,7 @@ void print_info(std::ostream& out, const json& s) {
                       {"SMC Hostname:", word(s.at("agent").at("host_name"))},
                       {"SMC-D Features:", "v2, v2.1"},
                       {"SMC-R Features:", s.at("roce").at("enabled").get<bool>() ? "v1, v2, v2.1" : "-"},
-                      {"Bypass:", s.at("bypass").value("there", false) ? "on" : "off (smcctl probe says why)"}});
+                      {"Bypass:", s.at("bypass").value("available", false) ? "on" : "off (smcctl probe says why)"}});
     out << "\nHardware Capabilities\n";
     print_table(out, {{"UEIDs:", words(s.at("eids"))},
                       {"SEID:", word(s.at("seid")).empty() ? "n/a" : word(s.at("seid"))},

@@ -239,7 +239,7 @@ bool SmcConnection::look_for_idleness(TimePoint now) {
         if (idle) {
             parts_.transport->idle();
         }
-        return waits_ && !parts_.transport->reads_peer_memory() && ask_who_stands_still(now);
+        return waits_ && !parts_.transport->reads_peer_memory() && ask_stalled_reader(now);
     }
     return false;
 }
@@ -265,7 +265,7 @@ void SmcConnection::set_late_options(TimePoint now) {
 // peers have stalled with an answer that they had written and did not send until another message came: a message that
 // asks for the peer's cursor makes them send it. A peer that has consumed everything without saying so says it when it
 // consumes the byte that goes with the request. The pauses between requests grow, for applications that do not read.
-bool SmcConnection::ask_who_stands_still(TimePoint now) {
+bool SmcConnection::ask_stalled_reader(TimePoint now) {
     const std::uint64_t consumed = cdc::pack(flow_.sending().consumed());
     if (std::exchange(consumed_at_check_, consumed) != consumed) {
         ask_pause_ = parts_.idle;

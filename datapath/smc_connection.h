@@ -69,7 +69,7 @@ class SmcConnection final : public ConnectionTask {
     void reset(Reason reason);
     void continue_final_delivery(TimePoint now);
     bool look_for_idleness(TimePoint now);
-    bool ask_who_stands_still(TimePoint now);
+    bool ask_stalled_reader(TimePoint now);
     void set_late_options(TimePoint now);
     void pass_keepalive_on();
     void show() const;

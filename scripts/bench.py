@@ -10,9 +10,9 @@ server's on another.
 
 Between network namespaces; the baseline is TCP with cubic, beside it is TCP with the system's default:
 
-  plain    connections that are not accelerated. nobody: there is no agent: what the machine makes of nothing.
+  plain    connections that are not accelerated. nobody: there is no agent, so this is the noise of the measurement.
            hooks: no agent either, but filters on the client's device that do nothing, where the agent's programs are:
-           what cannot be had for less. asked: the server's node has no agent, so every connection asks. denied: the
+           the least cost of any filter. asked: the server's node has no agent, so every connection asks. denied: the
            policy leaves them alone.
   tuned    within one node, with the system's default congestion control, as the baseline. default: two pods of one
            agent. lo: over 127.0.0.1.
@@ -27,7 +27,7 @@ fast hardware would do it:
 
   smcr     over soft-RoCE; the baseline is the kernel's own net/smc, beside it is TCP. first contact: there is no link
            group.
-  ivshmem  vm: memory that the machines share; who sleeps looks now and then. doorbells: an interrupt wakes who sleeps.
+  ivshmem  vm: memory that the machines share; a sleeping agent looks now and then. doorbells: interrupts wake it.
            The baseline is TCP over virtio-net.
 """
 import importlib.util

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
@@ -74,6 +73,9 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
             return done.error();
         }
     } else {
+        if (auto watched = bypass->watch_root(); !watched) {
+            return watched.error();
+        }
         bypass->see_guards();
     }
     if (const auto done = bpf::run_program(bypass->skeleton_->progs.smc_bypass_step); !done) {
@@ -81,7 +83,7 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
     }
     bypass->ready_ = true;
     bypass->received_ = attached_program(path, "smc_bypass_received");
-    bypass->missed_ = bypass->missed();
+    bypass->missed_ = bypass->taken_over_ ? bypass->limits().missed : bypass->missed();
     bypass->set_limits();
     return bypass;
 }
@@ -136,9 +138,11 @@ Result<void> Bypass::attach_and_pin() const {
             return attached;
         }
     }
-    bpf_link* reused = bpf_program__attach_cgroup(programs.smc_bypass_reused, terms_.cgroup_fd);
-    if (auto attached = pin(programs.smc_bypass_reused, reused); !attached) {
-        return attached;
+    if (bpf_program__pin(programs.smc_bypass_step, (path_ + "/smc_bypass_step").c_str()) != 0) {
+        return last_error("pinning smc_bypass_step");  // an agent of another build runs it, see pins.cc
+    }
+    if (auto watched = watch_root(); !watched) {
+        return watched;
     }
     set_guards();
     smc_bypass_config config{};
@@ -147,10 +151,34 @@ Result<void> Bypass::attach_and_pin() const {
     return ConfigMap(map_fd("smc_bypass_config")).put(0, config);
 }
 
+// Attaches smc_bypass_reused to the applications' cgroup, unless an earlier agent has. One that had another cgroup.root
+// has attached it there, where its members still need it.
+Result<void> Bypass::watch_root() const {
+    const bpf_program* program = skeleton_->progs.smc_bypass_reused;
+    const std::string first = bpf_program__name(program);
+    struct stat root {};
+    if (::fstat(terms_.cgroup_fd, &root) != 0) {
+        return last_error("looking at the root of the cgroups");
+    }
+    std::string name = first;
+    while (const UniqueFd link = pinned(path_, name)) {
+        bpf_link_info info{};
+        __u32 size = sizeof info;
+        if (bpf_obj_get_info_by_fd(link.get(), &info, &size) == 0 && info.cgroup.cgroup_id == root.st_ino) {
+            return {};
+        }
+        name += '+';
+    }
+    return pin(program, bpf_program__attach_cgroup(program, terms_.cgroup_fd), name);
+}
+
 Result<void> Bypass::pin(const bpf_program* program, bpf_link* link) const {
-    const std::string name = bpf_program__name(program);
+    return pin(program, link, bpf_program__name(program));
+}
+
+Result<void> Bypass::pin(const bpf_program* program, bpf_link* link, const std::string& name) const {
     if (link == nullptr) {
-        return refused(name, errno);
+        return refused(bpf_program__name(program), errno);
     }
     const bool kept = bpf_link__pin(link, (path_ + "/" + name).c_str()) == 0;
     const int error = errno;
@@ -233,12 +261,26 @@ Bypass::~Bypass() {
         } else {
             bpf::remove_pins(path_);
         }
-    } else if (has_members()) {
+    } else if (!is_abandoned()) {
         log()->info("{} sockets stay in the bypass; the next agent of this build takes them over", state_.members);
     } else {
         bpf::remove_pins(path_);
     }
     bpf_link__destroy(enrolling_);
+}
+
+// Whether there is no member, nor will be. The enroller may still be visiting sockets.
+bool Bypass::is_abandoned() {
+    if (has_members()) {
+        return false;
+    }
+    const bool was_off = limits().identity.off != 0;
+    set_off(true);
+    if (has_members()) {
+        set_off(was_off);
+        return false;
+    }
+    return true;
 }
 
 int Bypass::map_fd(const std::string& name) const {
@@ -267,14 +309,14 @@ void Bypass::set_limits() {
     const auto before = config;
     config.limit = static_cast<__u32>(std::clamp<std::uint64_t>(terms_.memory / shares, kLeast, kMost));
     config.messages = config.limit / kPerMessage;
-    config.room = static_cast<__u32>(members);
-    config.cgroup_room = static_cast<__u32>(members * terms_.cgroup_share / 100);
+    config.max_members = static_cast<__u32>(members);
+    config.max_cgroup_members = static_cast<__u32>(members * terms_.cgroup_share / 100);
     if (config.policy != terms_.policy) {
         config.policy = terms_.policy;
         revoke();
     }
-    if (config.limit != before.limit || config.room != before.room || config.cgroup_room != before.cgroup_room ||
-        config.policy != before.policy) {
+    if (config.limit != before.limit || config.max_members != before.max_members ||
+        config.max_cgroup_members != before.max_cgroup_members || config.policy != before.policy) {
         [[maybe_unused]] const auto put = configs.put(0, config);
     }
 }
@@ -288,7 +330,7 @@ std::vector<std::uint64_t> Bypass::move_members() {
                 "return from the bypass to TCP",
                 missed - missed_);
         }
-        missed_ = missed;
+        note_missed(missed);
         skeleton_->bss->smc_inexact = 1;
         revoke();
     }
@@ -297,7 +339,6 @@ std::vector<std::uint64_t> Bypass::move_members() {
         return {};
     }
     state_ = skeleton_->bss->smc_step_result;
-    totals_.rounds++;
     totals_.members += state_.joined;
     totals_.bytes += state_.moved;
     take_out();
@@ -315,6 +356,16 @@ std::uint64_t Bypass::missed() const {
     return received_ && bpf_obj_get_info_by_fd(received_.get(), &info, &size) == 0 ? info.recursion_misses : 0;
 }
 
+// Noted in a map, because a receive may be missed while no agent runs.
+void Bypass::note_missed(std::uint64_t missed) {
+    missed_ = missed;
+    const ConfigMap configs(map_fd("smc_bypass_config"));
+    if (auto config = configs.get(0)) {
+        config->missed = missed;
+        [[maybe_unused]] const auto put = configs.put(0, *config);
+    }
+}
+
 // B2: smc_bypass_step has found these sockets drained.
 void Bypass::take_out() const {
     const int gone = map_fd("smc_bypass_gone"), members = map_fd("smc_members");
@@ -324,13 +375,12 @@ void Bypass::take_out() const {
     }
 }
 
-void Bypass::enrol() const {
-    const UniqueFd walk(bpf_iter_create(bpf_link__fd(enrolling_)));
-    std::array<char, 64> nothing{};
-    ssize_t got = walk ? 1 : -1;
-    while (got > 0 || (got < 0 && walk && (errno == EAGAIN || errno == EINTR))) {
-        got = ::read(walk.get(), nothing.data(), nothing.size());
-    }
+bool Bypass::knows_waiters() const {
+    return skeleton_->bss->smc_step_result.knows_waiters != 0;
+}
+
+UniqueFd Bypass::iterator() const {
+    return UniqueFd(bpf_iter_create(bpf_link__fd(enrolling_)));
 }
 
 void Bypass::exclude(std::uint64_t cookie, smc_habit habit) const {

@@ -9,7 +9,6 @@
 //   B2  A socket is taken out of its map only when what was redirected to it is consumed.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -60,9 +59,10 @@ class Bypass {
     std::vector<std::uint64_t> move_members();
     // Output of the last move_members().
     [[nodiscard]] const smc_bypass_step& state() const { return state_; }
+    // Whether the programs recognise waiters in epoll and poll() (bpf/bypass_wakes.h).
+    [[nodiscard]] bool knows_waiters() const;
     // Since the start of this agent.
     struct Totals {
-        std::uint64_t rounds = 0;   // successful calls of move_members()
         std::uint64_t members = 0;  // sockets that became members
         std::uint64_t bytes = 0;    // past TCP, each of them sent and received on this node
     };
@@ -70,9 +70,9 @@ class Bypass {
     [[nodiscard]] smc_bypass_config limits() const;
     // Whether map smc_members has sockets.
     [[nodiscard]] bool has_members() const;
-    // Puts proven sockets into map smc_members; the next move_members() makes them members. Walks all sockets of the
-    // calling thread's network namespace, which may take milliseconds.
-    void enrol() const;
+    // Puts proven sockets of the calling thread's network namespace into map smc_members while it is read to its end
+    // (enroller.h); the next move_members() makes them members. Empty, with errno: the kernel refuses it.
+    [[nodiscard]] UniqueFd iterator() const;
 
     // Makes a socket leave, for a reason of enum smc_habit.
     void exclude(std::uint64_t cookie, smc_habit habit) const;
@@ -112,9 +112,13 @@ class Bypass {
     void set_guards() const;
     void see_guards() const;
     [[nodiscard]] Result<void> pin(const bpf_program* program, bpf_link* link) const;
+    [[nodiscard]] Result<void> pin(const bpf_program* program, bpf_link* link, const std::string& name) const;
+    [[nodiscard]] Result<void> watch_root() const;
     void set_limits();
     void take_out() const;
     [[nodiscard]] std::uint64_t missed() const;
+    void note_missed(std::uint64_t missed);
+    [[nodiscard]] bool is_abandoned();
 
     std::vector<bpf::ProgramState>& states_;
     std::shared_ptr<::smc_bypass> skeleton_;

@@ -30,6 +30,11 @@ Opened open_as_configured(const Config& config, std::uint64_t policy, int cgroup
     if (!wanted) {
         return opened;
     }
+    if (!opened.bypass->knows_waiters()) {
+        log()->info(
+            "the bypass: the kernel hides addresses of its functions (CAP_SYSLOG, kernel.kptr_restrict): a socket that "
+            "epoll or poll() waits for stays TCP, unless its program reads on after short reads");
+    }
     opened.verdict = probe(*opened.bypass, config.times.trial);
     const bool fit = opened.verdict->obstacle.empty();
     log()->info("the bypass is {} for rules that say auto ({} us){}", fit ? "on" : "off", opened.verdict->took.count(),

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "agent/steer/pins.h"
+#include "agent/steer/run_program.h"
 #include "bpf/bypass_abi.h"
 #include "smc_bypass.skel.h"
 #include "smc_guards.skel.h"
@@ -24,6 +26,9 @@ namespace {
 class ForeignConfig {
  public:
     explicit ForeignConfig(const std::string& directory) : map_(pinned(directory, "smc_bypass_config")) {
+        if (!map_ && errno == ENOENT) {
+            known_ = true;  // it was not pinned yet
+        }
         bpf_map_info info{};
         __u32 size = sizeof info;
         if (!map_ || bpf_obj_get_info_by_fd(map_.get(), &info, &size) != 0 || info.value_size < sizeof identity_) {
@@ -32,8 +37,11 @@ class ForeignConfig {
         value_.resize(info.value_size);
         if (bpf_map_lookup_elem(map_.get(), &kKey, value_.data()) == 0) {
             std::memcpy(&identity_, value_.data(), sizeof identity_);
+            known_ = true;
         }
     }
+    // False: it could not be read, so nothing is known of members.
+    [[nodiscard]] bool is_known() const { return known_; }
     // 0: the programs were never all in place, so there never was a member.
     [[nodiscard]] std::uint64_t build() const { return identity_.build; }
     void switch_off() {
@@ -50,7 +58,36 @@ class ForeignConfig {
     UniqueFd map_;
     std::vector<char> value_;
     smc_bypass_identity identity_{};
+    bool known_ = false;
 };
+
+// Moves the members of a bypass that was moved aside towards its end: runs its smc_bypass_step, and takes out the
+// sockets that this has found drained (B2). Builds before 0.7.0 did not pin that program: their members stay until they
+// close.
+void step(const std::string& directory, int members) {
+    const UniqueFd program = pinned(directory, "smc_bypass_step"), gone = pinned(directory, "smc_bypass_gone");
+    bpf_prog_info info{};
+    __u32 size = sizeof info;
+    if (!program || !gone || bpf_obj_get_info_by_fd(program.get(), &info, &size) != 0 ||
+        !bpf::run_program(program.get(), static_cast<bpf_prog_type>(info.type))) {
+        return;
+    }
+    std::uint64_t cookie = 0;
+    while (bpf_map_lookup_and_delete_elem(gone.get(), nullptr, &cookie) == 0) {
+        bpf_map_delete_elem(members, &cookie);
+    }
+}
+
+// Whether a bypass that was moved aside has no members any more. If its map cannot be opened now (EMFILE, for example),
+// it may have some.
+bool is_done(const std::string& directory) {
+    const UniqueFd members = pinned(directory, "smc_members");
+    if (!members) {
+        return errno == ENOENT;
+    }
+    step(directory, members.get());
+    return is_empty(members.get());
+}
 
 }  // namespace
 
@@ -60,8 +97,7 @@ void remove_moved_aside(const std::string& directory) {
     std::vector<std::string> idle;
     for (const auto& entry : std::filesystem::directory_iterator(own.parent_path(), ignored)) {
         if (entry.path().filename().string().starts_with(own.filename().string() + "-")) {
-            const UniqueFd members = pinned(entry.path().string(), "smc_members");
-            if (!members || is_empty(members.get())) {
+            if (is_done(entry.path().string())) {
                 idle.push_back(entry.path().string());
             }
         }
@@ -79,7 +115,7 @@ UniqueFd pinned(const std::string& directory, const std::string& name) {
 
 bool is_empty(int members_fd) {
     std::uint64_t key = 0;
-    return bpf_map_get_next_key(members_fd, nullptr, &key) != 0;
+    return bpf_map_get_next_key(members_fd, nullptr, &key) != 0 && errno == ENOENT;
 }
 
 std::uint64_t build() {
@@ -106,8 +142,14 @@ Result<void> make_way(const std::string& directory) {
         ForeignConfig(directory).switch_off();  // there may be members, which no agent would take out any more
         return good;
     }
-    if (std::filesystem::exists(directory) && ForeignConfig(directory).build() != build()) {
-        move_aside(directory);
+    if (std::filesystem::exists(directory)) {
+        const ForeignConfig found(directory);
+        if (!found.is_known()) {
+            return Error{EIO, "reading " + directory + "/smc_bypass_config, which another agent has pinned"};
+        }
+        if (found.build() != build()) {
+            move_aside(directory);
+        }
     }
     remove_moved_aside(directory);
     return {};
@@ -115,7 +157,7 @@ Result<void> make_way(const std::string& directory) {
 
 void move_aside(const std::string& directory) {
     ForeignConfig config(directory);
-    if (config.build() == 0) {
+    if (config.is_known() && config.build() == 0) {
         bpf::remove_pins(directory);
         return;
     }
@@ -124,7 +166,9 @@ void move_aside(const std::string& directory) {
     while (std::filesystem::exists(aside)) {
         aside += "-";  // another directory of that build, which may still have members
     }
-    (void)::rename(directory.c_str(), aside.c_str());
+    if (::rename(directory.c_str(), aside.c_str()) == 0) {
+        remove_moved_aside(directory);  // members that have nothing queued leave at once
+    }
 }
 
 }  // namespace smc::bypass

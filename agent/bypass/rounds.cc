@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "agent/log/log.h"
 #include "os/in_namespace.h"
 
 namespace smc::bypass {
@@ -57,27 +58,56 @@ void Rounds::try_now() {
 }
 
 void Rounds::round() {
-    std::vector<UniqueFd> namespaces;
-    for (const std::uint64_t cookie : bypass_.move_members()) {
-        if (const auto netns = namespaces_.by_cookie(cookie)) {
-            namespaces.push_back(netns->handle());
+    for (const std::uint64_t netns : bypass_.move_members()) {
+        if (enroller_.is_free_for(netns)) {  // otherwise, the next round finds this namespace again
+            enrol(netns);
         }
     }
-    if (!namespaces.empty()) {
-        auto enrol = [&bypass = bypass_, namespaces = std::move(namespaces)] {
-            for (const UniqueFd& netns : namespaces) {
-                const InNamespace inside(netns.get());
-                if (inside.entered()) {
-                    bypass.enrol();
-                }
-            }
-            return true;
-        };
-        // if the thread is busy, the next round finds these namespaces again
-        run_on_thread(std::move(enrol), [this](bool) { bypass_.move_members(); });  // makes enrolled sockets members
-    }
+    tell_of_waits();
     if (rounds_++ % kRoundsPerLook == 0 && bypass_.state().members != 0) {
         watch_conntrack();
+    }
+}
+
+void Rounds::enrol(std::uint64_t cookie) {
+    const auto netns = namespaces_.by_cookie(cookie);
+    const UniqueFd handle = netns ? netns->handle() : UniqueFd();
+    const InNamespace inside(handle.get());
+    UniqueFd iterator = inside.entered() ? bypass_.iterator() : UniqueFd();
+    if (!iterator) {
+        return;
+    }
+    if (const auto enrolled = enroller_.enrol(cookie, std::move(iterator)); !enrolled) {
+        log()->limited(LogLevel::kWarn, "the bypass: no further socket becomes a member: {}", enrolled.error().text());
+    }
+}
+
+// Makes enrolled sockets members, unless the probe runs: its sockets must not be moved.
+void Rounds::enrolled() {
+    if (!trying_) {
+        bypass_.move_members();
+    }
+}
+
+void Rounds::tell_of_waits() {
+    const auto inode = [this](std::uint64_t cookie) {
+        const auto netns = namespaces_.by_cookie(cookie);
+        return netns ? netns->inode() : 0;
+    };
+    const std::set<std::uint64_t> before = std::exchange(held_up_, enroller_.held_up());
+    for (const std::uint64_t cookie : held_up_) {
+        if (!before.contains(cookie)) {
+            log()->limited(
+                LogLevel::kWarn,
+                "network namespace {}: no socket joins the bypass for now: a program holds the lock of one of "
+                "its sockets (a send() or receive that waits for a page of memory, for example)",
+                inode(cookie));
+        }
+    }
+    for (const std::uint64_t cookie : before) {
+        if (!held_up_.contains(cookie)) {
+            log()->limited(LogLevel::kInfo, "network namespace {}: sockets may join the bypass again", inode(cookie));
+        }
     }
 }
 

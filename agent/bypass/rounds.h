@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rounds of the bypass: each runs smc_bypass_step, on the control thread. Another thread enrols sockets in
-// namespaces that have proven ones, looks at connection tracking, and repeats the probe.
+// The rounds of the bypass: each runs smc_bypass_step, on the control thread. Another process enrols sockets in
+// namespaces that have proven ones; another thread looks at connection tracking, and repeats the probe.
 #pragma once
 
 #include <asio/io_context.hpp>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "agent/bypass/bypass.h"
 #include "agent/bypass/conntrack_watch.h"
+#include "agent/bypass/enroller.h"
 #include "agent/bypass/probe.h"
 #include "agent/loop/background.h"
 #include "agent/loop/deadline.h"
@@ -26,6 +30,7 @@ class Rounds {
           namespaces_(namespaces),
           next_(io, [this] { tick(); }),
           next_trial_(io, [this] { try_now(); }),
+          enroller_(io, [this] { enrolled(); }),
           thread_(io) {}
 
     // Runs a round four times a second from here on (SMC_STREAM_BYTES in bpf/bypass_step.h relies on that).
@@ -36,6 +41,11 @@ class Rounds {
     using OnVerdict = std::function<void(const Verdict& verdict, bool last)>;
     void try_again(const Times& times, OnVerdict on_verdict);
 
+    // Rounds since the start of this agent.
+    [[nodiscard]] std::uint64_t count() const { return rounds_; }
+    // Network namespaces in which no socket becomes a member, because a program holds the lock of a socket.
+    [[nodiscard]] std::size_t held_up() const { return held_up_.size(); }
+
  private:
     struct Trials {
         std::chrono::milliseconds pause, moment;
@@ -44,6 +54,9 @@ class Rounds {
     };
     void tick();
     void round();
+    void enrol(std::uint64_t netns);
+    void enrolled();
+    void tell_of_waits();
     void try_now();
     void watch_conntrack();
     void look(std::vector<Bypass::Listed> members);
@@ -53,10 +66,12 @@ class Rounds {
     Bypass& bypass_;
     const Namespaces& namespaces_;
     ConntrackWatch conntrack_;  // used on the other thread
-    unsigned rounds_ = 0;
+    std::uint64_t rounds_ = 0;
+    std::set<std::uint64_t> held_up_;  // cookies of network namespaces
     bool busy_ = false, trying_ = false;
     std::optional<Trials> trials_;
     loop::Deadline next_, next_trial_;
+    Enroller enroller_;
     loop::Background thread_;  // destroyed first: its work uses the others
 };
 

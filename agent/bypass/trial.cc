@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "agent/bypass/enroller.h"
+
 namespace smc::bypass {
 
 namespace {
@@ -77,7 +79,7 @@ void Trial::watch(const End& own, const End& peer) const {
 }
 
 bool Trial::enrol() {
-    bypass_.enrol();
+    read_to_end(bypass_.iterator().get());  // only this thread has sockets in this namespace
     for (const std::uint64_t cookie : {sender_.cookie, receiver_.cookie}) {
         smc_member member = bypass_.entry(cookie);
         if (member.state != SMC_MEMBER_ENROLLED) {

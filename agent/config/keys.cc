@@ -7,6 +7,7 @@
 
 #include "agent/config/lists.h"
 #include "agent/config/values.h"
+#include "smc/wire/clc.h"
 
 namespace smc {
 
@@ -123,7 +124,8 @@ std::vector<ConfigKey> make_keys() {
             "Memory for bytes in transit on the bypass, in all; its sockets share it evenly."),
         key("local", "smcd", SMC_MEMBER(smcd), boolean(),
             "SMC-D with other agents. Both ends must want it. Unset: for ivshmem; else TCP is faster."),
-        key("smc", "ueids", SMC_MEMBER(ueids), list(string(("^" + std::string(kEid) + "$").c_str()), 0, 8),
+        key("smc", "ueids", SMC_MEMBER(ueids),
+            list(string(("^" + std::string(kEid) + "$").c_str()), 0, clc::kMostUeids),
             "User-defined EIDs, in order of preference. Peers need one in common."),
         key("smc", "seid", SMC_MEMBER(seid), string(("^(" + std::string(kEid) + ")?$").c_str()),
             "System EID. Empty: none is offered."),

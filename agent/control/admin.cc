@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostUeids = 8, kMostTaps = 4;
+constexpr std::size_t kMostTaps = 4;
 
 json error(std::string text) {
     return {{"error", std::move(text)}};
@@ -42,7 +42,7 @@ std::optional<json> Admin::answer(const json& request, pid_t asker) {
         return drain(request.value("on", json(true)));
     }
     if (command == "leave") {
-        return leave(asker);
+        return leave(request.value("pin_path", p_.pin_path), asker);
     }
     if (command == "upgrade") {
         return upgrade();
@@ -85,7 +85,10 @@ json Admin::drain(const json& wanted) {
 }
 
 // Request of the agent that takes this one's place.
-json Admin::leave(pid_t asker) {
+json Admin::leave(const std::string& pin_path, pid_t asker) {
+    if (pin_path != p_.pin_path) {
+        return error("its bpf.pin_path is " + p_.pin_path + ", which changes only where no agent runs: stop it first");
+    }
     if (!p_.departure.leave(asker)) {
         return error("this agent is already leaving");
     }
@@ -110,8 +113,9 @@ json Admin::ueid(const std::string& what, const std::string& text) {
         }
         const auto it = std::ranges::find(ueids, *eid);
         if (what == "add" && it == ueids.end()) {
-            if (ueids.size() >= kMostUeids) {
-                return error("there are 8 UEIDs already, and no more fit into a Proposal");
+            if (ueids.size() >= clc::kMostUeids) {
+                return error("there are " + std::to_string(clc::kMostUeids) +
+                             " UEIDs already, and no more fit into a Proposal");
             }
             ueids.push_back(*eid);
         } else if (what == "del") {

@@ -26,6 +26,7 @@ class Admin {
  public:
     struct Parts {
         asio::io_context& io;
+        const std::string& pin_path;
         clc::LocalNode& node;
         const Connections& connections;
         const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is no bypass
@@ -44,7 +45,7 @@ class Admin {
     [[nodiscard]] nlohmann::json revoke() const;
     // `wanted`: a boolean, or null to change nothing.
     [[nodiscard]] nlohmann::json drain(const nlohmann::json& wanted);
-    [[nodiscard]] nlohmann::json leave(pid_t asker);
+    [[nodiscard]] nlohmann::json leave(const std::string& pin_path, pid_t asker);
     [[nodiscard]] nlohmann::json upgrade();
     [[nodiscard]] nlohmann::json ueid(const std::string& what, const std::string& eid);
     [[nodiscard]] nlohmann::json seid(const std::string& what);

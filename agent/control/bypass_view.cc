@@ -26,27 +26,28 @@ json describe(const std::optional<bypass::Verdict>& verdict) {
             {"findings", findings}};
 }
 
-json describe(const bypass::Bypass* bypass) {
+json describe(const bypass::Bypass* bypass, const bypass::Rounds* rounds) {
     if (bypass == nullptr) {
-        return {{"there", false}};
+        return {{"available", false}};
     }
     const smc_bypass_step& state = bypass->state();
     const smc_bypass_config limits = bypass->limits();
-    return {{"there", true},
+    return {{"available", true},
             {"off", limits.identity.off != 0},
             {"pins", bypass->pins()},
             {"taken_over", bypass->taken_over()},
             {"sockets",
              {{"watched", state.watched}, {"members", state.members}, {"leaving", state.leaving}, {"out", state.out}}},
-            {"rounds", bypass->totals().rounds},
+            {"rounds", rounds != nullptr ? rounds->count() : 0},
+            {"namespaces_held_up", rounds != nullptr ? rounds->held_up() : 0},
             {"redirected_bytes", state.redirected},
             {"redirected_messages", state.messages},
             {"backlog_bytes", state.backlog},
             {"limits",
              {{"bytes", limits.limit},
               {"messages", limits.messages},
-              {"members", limits.room},
-              {"cgroup_members", limits.cgroup_room}}}};
+              {"members", limits.max_members},
+              {"cgroup_members", limits.max_cgroup_members}}}};
 }
 
 json describe(const bypass::Bypass::Listed& listed) {

@@ -7,13 +7,14 @@
 
 #include "agent/bypass/bypass.h"
 #include "agent/bypass/probe.h"
+#include "agent/bypass/rounds.h"
 
 namespace smc {
 
 // The answer for `smcctl probe`.
 [[nodiscard]] nlohmann::json describe(const std::optional<bypass::Verdict>& verdict);
-// The answer for `smcctl bypass`. nullptr: there is no bypass.
-[[nodiscard]] nlohmann::json describe(const bypass::Bypass* bypass);
+// The answer for `smcctl bypass`. nullptr: there is no bypass, or there are no rounds yet.
+[[nodiscard]] nlohmann::json describe(const bypass::Bypass* bypass, const bypass::Rounds* rounds);
 // A member of the bypass, in the form of a connection.
 [[nodiscard]] nlohmann::json describe(const bypass::Bypass::Listed& listed);
 

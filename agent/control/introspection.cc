@@ -68,7 +68,7 @@ json Introspection::answer(const json& request) const {
         return answer;
     }
     if (command == "bypass") {
-        return describe(p_.bypass.get());
+        return describe(p_.bypass.get(), p_.rounds.get());
     }
     if (command == "events") {
         return events(request.value("after", std::uint64_t{0}));

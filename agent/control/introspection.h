@@ -8,6 +8,7 @@
 #include <string>
 
 #include "agent/bypass/probe.h"
+#include "agent/bypass/rounds.h"
 #include "agent/config/config.h"
 #include "agent/connections/connections.h"
 #include "agent/control/admin.h"
@@ -43,6 +44,7 @@ struct IntrospectionParts {
     Engines& engines;
     const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is no bypass
     const std::vector<bpf::ProgramState>& bypass_programs;
+    const std::unique_ptr<bypass::Rounds>& rounds;
     const std::optional<bypass::Verdict>& verdict;
     const Drain& drain;
     const std::unique_ptr<kubernetes::NodePods>& pods;  // null: no API server is configured

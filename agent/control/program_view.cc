@@ -18,7 +18,7 @@ json programs(const IntrospectionParts& parts) {
                             {"lost", one.lost},
                             {"state", one.loaded       ? "loaded"
                                       : one.error != 0 ? "refused"
-                                                       : "no use"},
+                                                       : "not needed"},
                             {"error", one.error != 0 ? std::generic_category().message(one.error) : ""}});
         }
     }

@@ -8,7 +8,7 @@
 
 namespace smc {
 
-// [{"program", "hook", "purpose", "lost", "state": "loaded" | "refused" | "no use", "error"}]
+// [{"program", "hook", "purpose", "lost", "state": "loaded" | "refused" | "not needed", "error"}]
 [[nodiscard]] nlohmann::json programs(const IntrospectionParts& parts);
 // The programs that the kernel has refused.
 [[nodiscard]] nlohmann::json left_out(const IntrospectionParts& parts);

@@ -45,7 +45,7 @@ json Introspection::sums() const {
         totals.push_back({{"path", name(key.first)}, {"reason", describe(key.second)}, {"count", count}});
     }
     if (p_.bypass != nullptr) {
-        const auto& [rounds, members, bytes] = p_.bypass->totals();
+        const auto& [members, bytes] = p_.bypass->totals();
         traffic.push_back({{"path", "bypass"}, {"sent", bytes}, {"received", bytes}});
         totals.push_back({{"path", "bypass"}, {"reason", describe(Reason::kNone)}, {"count", members}});
     }
@@ -76,11 +76,11 @@ json Introspection::served() const {
                               {"ipv6_obstacle", netns->obstacle(bpf::Hooks::kIpv6)},
                               {"limits", netns->limits()}});
     }
-    json maps =
-        json::array({{{"map", "smc_cgroups"}, {"entries", p_.cgroups.groups().size()}, {"room", SMC_MAX_CGROUPS}},
-                     {{"map", "smc_netns"}, {"entries", p_.namespaces.all().size()}, {"room", SMC_MAX_NETNS}}});
+    json maps = json::array(
+        {{{"map", "smc_cgroups"}, {"entries", p_.cgroups.groups().size()}, {"max_entries", SMC_MAX_CGROUPS}},
+         {{"map", "smc_netns"}, {"entries", p_.namespaces.all().size()}, {"max_entries", SMC_MAX_NETNS}}});
     for (const auto& one : p_.programs.fill()) {
-        maps.push_back({{"map", one.map}, {"entries", one.entries}, {"room", one.max_entries}});
+        maps.push_back({{"map", one.map}, {"entries", one.entries}, {"max_entries", one.max_entries}});
     }
     std::size_t enrolled = 0;
     for (const auto& [id, group] : p_.cgroups.groups()) {
@@ -145,7 +145,7 @@ json Introspection::status() const {
                   {"threads", p_.engines.count()},
                   {"moved", p_.engines.moved()},
                   {"processor_s", std::chrono::duration<double>(p_.engines.processor_time()).count()}}},
-                {"bypass", describe(p_.bypass.get())},
+                {"bypass", describe(p_.bypass.get(), p_.rounds.get())},
                 {"eids", texts(p_.node.ueids)},
                 {"seid", p_.node.seid ? p_.node.seid->text() : ""},
                 {"programs", p_.programs.attached()},

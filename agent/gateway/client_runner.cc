@@ -171,8 +171,8 @@ session::AppState ClientRunner::app_state() const {
 }
 
 // A RST on the leg comes from this host: the application has gone, or goes on with its own SYN. But if that SYN is
-// still HELD, the leg has no hairpin: the table is full, or a firewall rejected the leg's SYN. If it is TAKEN, and the
-// application is still in connect(), a firewall has rejected the leg behind the hairpin.
+// still HELD, the leg has no hairpin: the table is full, or a firewall rejected the leg's SYN. If it is ANSWERED, and
+// the application is still in connect(), a firewall has rejected the leg behind the hairpin.
 session::AppState ClientRunner::after_reset() const {
     using State = session::AppState;
     const auto state = programs_.state_of(wanted_.tuple, wanted_.request.cookie);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A packet without data that a BPF program has kept back, as it would have left its device: the SYN of an application,
+// A packet without data that a BPF program holds, as it would have left its device: the SYN of an application,
 // or the last packet of a leg's handshake.
 #pragma once
 

@@ -4,9 +4,10 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
-#include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "agent/metrics/process.h"
 #include "os/kernel_smc.h"
@@ -88,7 +89,7 @@ constexpr Plain kPlain[] = {
     {"smc_agent_short_lived", "Servers and listeners whose connections are left to TCP, as they end too early.", kGauge,
      "/short_lived"},
     {"smc_agent_kubernetes_pods", "Pods of this node that the API server has told of.", kGauge, "/kubernetes/pods"},
-    {"smc_agent_kubernetes_lists_total", "Lists that the API server has given.", kCounter, "/kubernetes/lists"},
+    {"smc_agent_kubernetes_lists_total", "Complete lists that the API server has sent.", kCounter, "/kubernetes/lists"},
     {"smc_agent_log_lines_dropped_total", "Lines of the log that were dropped because nobody read them.", kCounter,
      "/agent/log_lines_dropped"},
     {"smc_agent_engine_threads", "Threads of the data path.", kGauge, "/engine/threads"},
@@ -119,7 +120,8 @@ void add_connections(Families& to, const json& status) {
         }
     };
     by_reason("fallback", "smc_agent_fallbacks_total", "Connections that went back to TCP, by reason.");
-    by_reason("refused", "smc_agent_refused_total", "Connections that could not be kept, by reason.");
+    by_reason("refused", "smc_agent_refused_total",
+              "Connections that failed, so that the application saw an error, by reason.");
     for (const auto& [direction, name, help] :
          {std::tuple{"sent", "smc_agent_sent_bytes_total", "Bytes that applications sent, by path."},
           std::tuple{"received", "smc_agent_received_bytes_total", "Bytes that applications were given, by path."}}) {
@@ -128,9 +130,9 @@ void add_connections(Families& to, const json& status) {
         }
     }
     for (const auto& one : status["handshakes"]) {
-        auto& histogram =
-            to.histogram("smc_agent_handshake_seconds", "From the server's answer to the decision for a path.",
-                         {{"path", text(one["path"])}});
+        auto& histogram = to.histogram("smc_agent_handshake_seconds",
+                                       "From when the agent took a connection to the decision for a path.",
+                                       {{"path", text(one["path"])}});
         for (std::size_t i = 0; i < one["counts"].size(); i++) {
             histogram.sample_count += one["counts"][i].get<std::uint64_t>();
             if (i < one["bounds_s"].size()) {
@@ -195,7 +197,7 @@ void add_kernel(Families& to, const KernelSmc& kernel) {
 
 void add_bypass(Families& to, const json& status) {
     const json& bypass = status["bypass"];
-    if (bypass.value("there", false)) {
+    if (bypass.value("available", false)) {
         for (const auto& [state, count] : bypass["sockets"].items()) {
             to.gauge("smc_agent_bypass_sockets", "Sockets within this node, by what the bypass does with them.",
                      number(count), {{"state", state}});
@@ -204,6 +206,9 @@ void add_bypass(Families& to, const json& status) {
                  number(bypass["redirected_bytes"]));
         to.gauge("smc_agent_bypass_backlog_bytes", "Unread bytes, up to the last one that went past TCP.",
                  number(bypass["backlog_bytes"]));
+        to.gauge("smc_agent_bypass_namespaces_held_up",
+                 "Network namespaces in which no socket joins: a program holds the lock of a socket there.",
+                 number(bypass["namespaces_held_up"]));
     }
     const json& probe = status["probe"];
     to.gauge("smc_agent_bypass_automatic", "1: rules that say auto have the bypass on this kernel; 0: they do not.",
@@ -239,7 +244,7 @@ void add_served(Families& to, const json& status) {
     }
     for (const auto& [key, name, help] :
          {std::tuple{"entries", "smc_agent_map_entries", "Entries of the BPF maps that can fill up."},
-          std::tuple{"room", "smc_agent_map_max_entries", "Maximum entries of these BPF maps."}}) {
+          std::tuple{"max_entries", "smc_agent_map_max_entries", "Maximum entries of these BPF maps."}}) {
         for (const auto& map : status["maps"]) {
             to.gauge(name, help, number(map[key]), {{"map", text(map["map"])}});
         }
@@ -250,7 +255,8 @@ void add_served(Families& to, const json& status) {
 
 std::string metrics(const json& status) {
     Families all;
-    all.gauge("smc_agent_build_info", "1.", 1, {{"version", text(status["agent"]["version"])}});
+    all.gauge("smc_agent_build_info", "Always 1; the label has the version.", 1,
+              {{"version", text(status["agent"]["version"])}});
     for (const Plain& one : kPlain) {
         const double value = number(status.at(json::json_pointer(one.pointer)));
         one.type == kCounter ? all.counter(one.name, one.help, value) : all.gauge(one.name, one.help, value);

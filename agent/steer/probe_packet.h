@@ -7,7 +7,7 @@
 
 namespace smc::bpf {
 
-// The packet as it leaves a device whose packets have `mac_len` bytes before their IP header. smc_is_own()
+// The packet as it leaves a device whose packets have `mac_len` bytes before their IP header. smc_is_probe()
 // (bpf/smc_device.h) recognizes it by `mark`.
 std::vector<std::uint8_t> probe_packet(std::uint32_t mac_len, bool v6, std::uint32_t mark);
 

@@ -180,7 +180,7 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy, c
     // A leg takes no more than about this much that TCP cannot send yet. If the application does not read, the rest
     // stays in the ring, and the peer sees a full ring.
     shared.leg_unsent = 16 * 1024;
-    shared.most_asking = SMC_MAX_REQUESTS * config.cgroup_share / 100;
+    shared.most_requests = SMC_MAX_REQUESTS * config.cgroup_share / 100;
     random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);
 }

@@ -5,7 +5,8 @@
 //   P1  Maps are pinned for readers (bpftool map dump pinned ...), and so are the links of the programs on devices:
 //       however the agent dies, the answer to a request that is under way is still recognized, and the
 //       reset of a leg still reaches its application. Without a heartbeat the programs send no requests, and every new
-//       connection is plain TCP. The next agent replaces these programs by its own.
+//       connection is plain TCP. The next agent replaces these programs by its own, those of clsact on devices that it
+//       serves itself.
 //   P2  Agents that are leaving keep their maps and programs, each for the legs that it still has. Only one agent
 //       sends and answers requests: the others have no heartbeat, and no sk_lookup program hands them a SYN.
 #pragma once
@@ -122,8 +123,9 @@ class Programs {
     void reset_leg(UniqueFd leg) const;
     // The state of a request; nothing: it has ended. SMC_REQUEST_HELD: its application waits, and no leg has answered.
     [[nodiscard]] std::optional<smc_request_state> state_of(const smc_tuple& request, std::uint64_t cookie) const;
-    // Number of requests that are not answered yet, or held.
-    [[nodiscard]] std::size_t requests() const;
+    // Whether an answer is awaited that only this agent's programs know: of a request that is not answered yet, or
+    // held, or the last ACK of a handshake with a SYN cookie, if that began less than `cookie_age` ago.
+    [[nodiscard]] bool awaits_answers(std::chrono::milliseconds cookie_age) const;
     // Takes out what tc noted about a SYN that was handed to the listener for CLC sockets.
     [[nodiscard]] smc_inbound take_inbound(const smc_tuple& tuple) const;
     // Deletes table entries that are not needed any more. To be called once a second.

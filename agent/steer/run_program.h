@@ -13,18 +13,22 @@
 
 namespace smc::bpf {
 
-inline Result<void> run_program(const bpf_program* program) {
-    const std::string name = bpf_program__name(program);
+// False: errno says why it did not run.
+inline bool run_program(int program_fd, bpf_prog_type type) {
     std::array<char, 64> packet{};  // sched_cls needs a packet
     bpf_test_run_opts options{};
     options.sz = sizeof options;
-    if (bpf_program__type(program) == BPF_PROG_TYPE_SCHED_CLS) {
+    if (type == BPF_PROG_TYPE_SCHED_CLS) {
         options.data_in = packet.data();
         options.data_size_in = packet.size();
     }
-    return bpf_prog_test_run_opts(bpf_program__fd(program), &options) == 0
+    return bpf_prog_test_run_opts(program_fd, &options) == 0;
+}
+
+inline Result<void> run_program(const bpf_program* program) {
+    return run_program(bpf_program__fd(program), bpf_program__type(program))
                ? Result<void>()
-               : Result<void>(last_error("running " + name));
+               : Result<void>(last_error(std::string("running ") + bpf_program__name(program)));
 }
 
 }  // namespace smc::bpf

@@ -107,12 +107,13 @@ void Programs::reset_leg(UniqueFd leg) const {
     }
 }
 
-std::size_t Programs::requests() const {
-    const auto keys = requests_.keys();
-    return static_cast<std::size_t>(std::ranges::count_if(keys, [&](const smc_tuple& key) {
-        const auto request = requests_.get(key);
-        return request && request->state <= SMC_REQUEST_HELD;
-    }));
+bool Programs::awaits_answers(std::chrono::milliseconds cookie_age) const {
+    const auto oldest = static_cast<__u64>((os::now() - cookie_age).time_since_epoch() / std::chrono::nanoseconds(1));
+    return std::ranges::any_of(requests_.entries(SMC_MAX_REQUESTS),
+                               [](const auto& entry) { return entry.second.state <= SMC_REQUEST_HELD; }) ||
+           std::ranges::any_of(inbound_.entries(SMC_MAX_INBOUND), [&](const auto& entry) {
+               return entry.second.syncookie != 0 && entry.second.since_ns >= oldest;
+           });
 }
 
 smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
@@ -137,7 +138,7 @@ Swept Programs::sweep() {
     const std::uint64_t ahead = clock.ktime_ns - os::monotonic_ns();
     clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
     const Map<smc_tuple, smc_keepalive> keepalives(map_fd("smc_keepalives"));
-    for (const auto& [app, terms] : keepalives.take(SMC_MAX_TOLD)) {
+    for (const auto& [app, terms] : keepalives.take(SMC_MAX_REPORTS)) {
         found.keepalives.emplace_back(app, in_seconds(terms));
     }
     found.half_open = Map<std::uint64_t, smc_half_open>(map_fd("smc_half_open")).take(kEndedAtOnce);

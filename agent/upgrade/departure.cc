@@ -205,8 +205,10 @@ bool Departure::is_over() {
         return successor_serves && (p_.connections() == 0 || os::now() >= state_deadline_);
     }
     // The service manager or container runtime that started the next agent also ends this one, and would restart it if
-    // it ended by itself.
-    return os::now() >= state_deadline_ || is_left_alone();
+    // it ended by itself. If the next agent is gone and no other one serves, connections that are reset would gain
+    // nothing.
+    const bool is_replaced = !is_gone(asker_) || p_.somebody_serves();
+    return (os::now() >= state_deadline_ && is_replaced) || is_left_alone();
 }
 
 // Whether the agent that took over is gone for good. If this one then ends, its service manager starts it again.

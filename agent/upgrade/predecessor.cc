@@ -30,7 +30,8 @@ std::string answer_of(int fd) {
 
 }  // namespace
 
-Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::milliseconds timeout) {
+Result<bool> ask_to_leave(const std::string& control_socket, const std::string& pin_path,
+                          std::chrono::milliseconds timeout) {
     const auto socket = connect_unix(control_socket, SOCK_STREAM);
     if (!socket) {
         const int why = socket.error().code;
@@ -38,8 +39,8 @@ Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::millis
     }
     const timeval limit{timeout.count() / 1000, (timeout.count() % 1000) * 1000};
     ::setsockopt(socket->get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    constexpr std::string_view kRequest = "{\"command\": \"leave\"}\n";
-    if (::send(socket->get(), kRequest.data(), kRequest.size(), MSG_NOSIGNAL) != ssize_t(kRequest.size())) {
+    const std::string request = nlohmann::json{{"command", "leave"}, {"pin_path", pin_path}}.dump() + "\n";
+    if (::send(socket->get(), request.data(), request.size(), MSG_NOSIGNAL) != ssize_t(request.size())) {
         return last_error("asking the agent at " + control_socket + " to leave");
     }
     const auto answer = nlohmann::json::parse(answer_of(socket->get()), nullptr, false);

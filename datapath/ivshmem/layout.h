@@ -11,7 +11,6 @@
 // A DMB is a run of blocks. Its first page is a DmbHeader; the DMB as SMC knows it begins after that page.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace smc::ivshmem {

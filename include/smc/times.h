@@ -23,7 +23,7 @@ namespace smc {
     TIME(last_word, 250, 10, 10000,                                                                                    \
          "How late a last message may come from a client's agent whose CLC socket has closed.")                        \
     TIME(late, 100, 10, 10000,                                                                                         \
-         "A server's agent that is this late for a deadline looks once more at what has come.")                        \
+         "A server's agent that wakes so late for a deadline reads what has come, then decides.")                      \
     TIME(reset_grace, 250, 0, 10000,                                                                                   \
          "How long after a reset data that the peer sent before it may still arrive by RDMA.")                         \
     TIME(last_messages, 300, 10, 10000,                                                                                \
@@ -35,9 +35,9 @@ namespace smc {
     TIME(probe, 5000, 100, 600000,                                                                                     \
          "How often the hairpins of all devices are tried.")                                                           \
     TIME(trial, 50, 5, 500,                                                                                            \
-         "When the bypass is tried: how long bytes may be on their way over lo.")                                      \
+         "The probe of the bypass: how long bytes over lo may take.")                                                  \
     TIME(retrial, 60000, 1000, 86400000,                                                                               \
-         "When the bypass is tried again, up to five times, if no guard is missing.")                                  \
+         "When the probe of the bypass is repeated: up to five times, if no guard is missing.")                        \
     TIME(prepare, 5000, 100, 60000,                                                                                    \
          "An agent that starts waits so long for the devices of its namespaces.")                                      \
     TIME(settle, 3000, 100, 60000,                                                                                     \
@@ -45,13 +45,13 @@ namespace smc {
     TIME(answer, 5000, 100, 60000,                                                                                     \
          "How long an agent that takes over waits for an answer, also after times.settle_ms.")                         \
     TIME(successor, 45000, 200, 600000,                                                                                \
-         "A successor that takes this and times.prepare_ms to take over or serve is killed.")                          \
+         "A successor that takes longer to take over or serve (+ times.prepare_ms) is killed.")                        \
     TIME(requests, 900, 0, 10000,                                                                                      \
          "How long an agent that ends waits for answers to SYNs with option 254.")                                     \
     TIME(engine, 5000, 100, 60000,                                                                                     \
          "An agent that ends waits so long for its data path.")                                                        \
     TIME(control, 5000, 1000, 60000,                                                                                   \
-         "How long a client of the control socket may take to ask, or leave a capture alone.")
+         "Longest time for a request on the control socket, and for a capture without one.")
 
 struct Times {
 #define SMC_TIME_MEMBER(name, usual, least, most, meaning) std::chrono::milliseconds name{usual};

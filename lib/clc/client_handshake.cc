@@ -129,13 +129,9 @@ Actions ClientHandshake::peer_declined(Bytes bytes) {
     if (const auto* bad = std::get_if<Fault>(&decoded)) {
         return fault(*bad);
     }
-    const auto& d = std::get<Decline>(decoded);
-    return finish({.kind = Outcome::Kind::kFallBack,
-                   .reason = Reason::kPeerDeclined,
-                   .detail = "peer's reason " + reason_name(d.reason),
-                   .peer_out_of_sync = d.out_of_sync,
-                   .peer_reason = d.reason,
-                   .smcr = smcr_});
+    Outcome outcome = declined_by_peer(std::get<Decline>(decoded));
+    outcome.smcr = smcr_;
+    return finish(std::move(outcome));
 }
 
 Actions ClientHandshake::message(Bytes bytes) {

@@ -16,7 +16,7 @@ struct Entry {
 };
 
 constexpr std::array kEntries{
-    Entry{Reason::kNone, "none", "nothing stands in the way"},
+    Entry{Reason::kNone, "none", "no error"},
     Entry{Reason::kOutOfMemory, "out_of_memory", "no memory for the buffers"},
     Entry{Reason::kTimeoutConfirmLink, "timeout_confirm_link", "time-out at CONFIRM LINK"},
     Entry{Reason::kTimeoutAddLink, "timeout_add_link", "time-out at ADD LINK"},
@@ -29,14 +29,14 @@ constexpr std::array kEntries{
     Entry{Reason::kNoIsmV2Support, "no_ism_v2", "no ISMv2 support"},
     Entry{Reason::kNoV2Extension, "no_v2_extension", "Proposal has no V2 extension"},
     Entry{Reason::kNoSmcdV2Extension, "no_smcd_v2_extension", "Proposal has no SMC-Dv2 extension"},
-    Entry{Reason::kNoSeid, "no_seid", "no common SEID"},
+    Entry{Reason::kNoSeid, "no_seid", "the peer wants an SEID"},
     Entry{Reason::kNoSmcdV2Device, "no_smcd_v2_device", "no ISM fabric in common"},
     Entry{Reason::kNoUeid, "no_ueid", "no EID in common"},
     Entry{Reason::kReleaseMismatch, "release_mismatch", "release of the peer's answer does not fit"},
     Entry{Reason::kMaxConnectionsMismatch, "max_connections_mismatch", "the maximum of connections is not acceptable"},
     Entry{Reason::kMaxLinksMismatch, "max_links_mismatch", "the maximum of links is not acceptable"},
     Entry{Reason::kModeMismatch, "mode_mismatch", "no SMC type in common"},
-    Entry{Reason::kRmbEyeCatcher, "rmb_eye_catcher", "peer's RMBs have an eye catcher"},
+    Entry{Reason::kRmbEyeCatcher, "rmb_eye_catcher", "the peers disagree on eye catchers in RMBs"},
     Entry{Reason::kOptionUnsupported, "option_unsupported", "socket option without SMC counterpart"},
     Entry{Reason::kSubnetMismatch, "subnet_mismatch", "not in one IP subnet"},
     Entry{Reason::kVlanUnknown, "vlan_unknown", "the VLAN of the connection's device could not be determined"},
@@ -70,7 +70,7 @@ constexpr std::array kEntries{
     Entry{Reason::kFabric, "fabric", "the ISM fabric failed"},
     Entry{Reason::kPeerAborted, "peer_aborted", "peer's application reset the connection"},
     Entry{Reason::kApplicationReset, "application_reset", "local application reset the connection"},
-    Entry{Reason::kPeerReset, "peer_reset", "the TCP connection under SMC ended unexpectedly"},
+    Entry{Reason::kPeerReset, "peer_reset", "the CLC socket's connection ended unexpectedly"},
     Entry{Reason::kBadCursor, "bad_cursor", "peer published impossible cursors"},
     Entry{Reason::kRmbeTakenAgain, "rmbe_taken_again", "the peer gave its RMBE to another connection"},
     Entry{Reason::kCloseTimeout, "close_timeout", "peer did not complete the close; nothing was lost"},
@@ -103,7 +103,7 @@ std::string reason_name(Reason reason) {
 
 std::string_view reason_text(Reason reason) {
     const Entry* entry = find(reason);
-    return entry != nullptr ? entry->text : "code of a foreign system";
+    return entry != nullptr ? entry->text : "unknown code of the peer";
 }
 
 std::optional<std::string_view> linux_reason_text(Reason reason) {

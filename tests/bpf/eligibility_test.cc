@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The real programs, run by BPF_PROG_TEST_RUN: which rule matches, and what `smcctl explain` is answered. Needs root.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -50,6 +53,14 @@ TEST_CASE("explain__every_check_is_answered_or_open") {
     for (const bpf::Check& check : bpf::kOutboundChecks) {
         CHECK(((p.ask("/a", "10.0.0.1:80").needs_socket >> check.decision & 1) != 0) == check.of_socket);
     }
+    CHECK(p.ask("/a", "10.0.0.1:80").failed == 1ULL << SMC_OUT_AGENT_GONE);
+    const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in loopback{};
+    loopback.sin_family = AF_INET;
+    loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&loopback), sizeof loopback) == 0);
+    REQUIRE(::listen(listener.get(), 1) == 0);
+    REQUIRE(p.programs->clc_listeners.put(1 * 2, static_cast<std::uint64_t>(listener.get())));  // slot 1, IPv4
     CHECK(p.ask("/a", "10.0.0.1:80").failed == 0);
     CHECK(bit(p.ask("/a", "[fe80::1]:80"), SMC_OUT_SPECIAL));
     CHECK(bit(p.ask("/a", "[::]:80"), SMC_OUT_SPECIAL));

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include <cstring>
-#include <numeric>
 
 #include "bpf/loaded.h"
 #include "os/clock.h"

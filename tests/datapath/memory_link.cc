@@ -4,6 +4,8 @@
 #include <sys/eventfd.h>
 
 #include <cstring>
+#include <deque>
+#include <mutex>
 
 namespace smc::test {
 

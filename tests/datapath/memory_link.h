@@ -3,10 +3,7 @@
 // Each end may be driven by a thread of its own.
 #pragma once
 
-#include <atomic>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "datapath/smcr/element.h"

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Sockets that leave the bypass, and why; pairs when agents start, stop and die."""
+import glob
 import json
 import os
 import signal
+import subprocess
 import time
 import unittest
 
@@ -12,6 +14,7 @@ from lab import refusals
 from lab.basics import sh, wait_for
 from rogue import within
 
+HOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lock_holder.py")
 ROUNDS = int(os.environ.get("SMC_ROUNDS", "3"))
 
 
@@ -85,6 +88,17 @@ class Leave(Pairs):
                 self.assertEqual(self.redirected(), [0, 0])
                 self.end(pair)
                 self.other_programs()
+        pair = Pair(self)
+        pair.ask(pair.server, "polled", edges=True)
+        pair.exchange(PROOF)
+        self.wait_until_out()
+        self.end(pair)
+        pair = Pair(self)  # of the same programs' cgroups: the next socket is as the last one was
+        pair.exchange(PROOF)
+        self.pass_rounds()
+        self.assertEqual(self.states(), ["SMC_MEMBER_WATCHED"] * 2)
+        self.end(pair)
+        self.other_programs()
         pair = Pair(self)
         pair.ask(pair.server, "polled", edges=False)
         pair.exchange(PROOF)
@@ -169,6 +183,34 @@ class Leave(Pairs):
         self.two.run(["conntrack", "-D", "-p", "tcp", "--dport", "5000"], check=True)
         self.wait_until_out()
         self.assertByTcp(pair)
+
+    def test_a_program_that_holds_the_lock_of_its_socket(self):
+        """The agent waits for no lock itself: it is replaced and ends while another process waits for this one."""
+        self.begin()
+        command = ["/usr/bin/python3", "-B", HOLDER]
+        holder = self.one.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.end_program, holder)
+        if (answer := self.hear(holder)) != "held":
+            self.skipTest(answer)
+        pair = Pair(self)
+        pair.exchange(PROOF)
+        held_up = lambda: self.a.agent.ask("bypass")["namespaces_held_up"]
+        wait_for("the agent to see that it is held up", lambda: held_up() == 1, 30)
+        self.assertRegex(
+            self.a.agent.log(),
+            "network namespace [0-9]+: no socket joins the bypass for now: a program holds the lock of one of its ",
+        )
+        done = self.a.agent.ctl("upgrade")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        wait_for("the next agent to see it, too", lambda: held_up() == 1, 30)
+        self.assertNotEqual(self.states(), [MEMBER] * 2)
+        pair.exchange(5)
+        self.tell(holder, "")
+        self.assertEqual(self.hear(holder), "free")
+        self.wait_until_members()
+        wait_for("the next agent to see that it is free", lambda: held_up() == 0, 30)
+        self.assertExchangedPastTcp(pair, 10)
+        os.kill(self.a.agent.status()["agent"]["pid"], signal.SIGTERM)
 
     # --- agents come and go
     def test_an_agent_that_is_started_again_takes_pairs_over(self):
@@ -347,17 +389,18 @@ class Leave(Pairs):
         pair = self.promoted()
         self.a.agent.stop(signal.SIGKILL)
         self.begin(command=refusals.command("programs `sk_msg`"))
-        self.assertFalse(self.a.agent.ask("bypass")["there"])
+        self.assertFalse(self.a.agent.ask("bypass")["available"])
         (place,) = self.pins()
         self.assertNotEqual(place, f"{self.a.pins}-bypass")
         config = sh("bpftool", "-j", "map", "dump", "pinned", f"{place}/smc_bypass_config")
         self.assertEqual(json.loads(config)[0]["formatted"]["value"]["identity"]["off"], 1)
         pair.exchange(50)
 
-    def test_programs_of_another_build_are_left_to_their_pairs(self):
-        """They are switched off, and their pins are removed with the last of their sockets."""
+    def test_members_of_another_build_leave_when_they_have_read_all(self):
+        """Their programs are switched off, and removed when the last of them has left."""
         self.begin()
         pair = self.promoted()
+        self.assertEqual(pair.ask(pair.client, "send", count=1000), 1000)
         self.a.agent.stop()
         (place,) = self.pins()
         config = f"{place}/smc_bypass_config"
@@ -369,13 +412,29 @@ class Leave(Pairs):
         self.begin()
         self.assertEqual(len(self.pins()), 2)
         self.assertFalse(self.a.agent.ask("bypass")["taken_over"])
-        pair.exchange(50)
+        pair.exchange(5)
         self.promoted(port=5001)  # a new pair belongs to the new agent
-        for end in (pair.client, pair.server):
-            self.end_program(end)
-        self.a.agent.stop()
+        self.assertEqual(len(self.pins()), 2)
+        self.assertEqual(pair.ask(pair.server, "receive", count=1000), 1000)
+        wait_for("the old pins to go", lambda: len(self.pins()) == 1, 60)
+        before = self.sent_by_tcp(pair)
+        pair.exchange(10)
+        self.assertEqual(self.sent_by_tcp(pair), [count + 640 for count in before])
+
+    def test_another_root_of_the_cgroups(self):
+        """Members below the old root need the program that is attached there; new ones need it at the new root."""
+        watched = lambda: sorted(glob.glob(f"{self.a.pins}-bypass/smc_bypass_reused*"))
         self.begin()
-        wait_for("the old pins to go", lambda: len(self.pins()) == 1, 30)
+        pair = self.promoted()
+        self.assertEqual(pair.ask(pair.client, "send", count=1000), 1000)
+        for root, count in ((os.path.dirname(self.a.cgroup), 2), (self.a.cgroup, 2)):
+            self.a.agent.stop()
+            self.begin(cgroup={"root": root})
+            self.assertTrue(self.a.agent.ask("bypass")["taken_over"])
+            self.assertEqual(len(watched()), count)
+        roots = {json.loads(sh("bpftool", "-j", "link", "show", "pinned", name))["cgroup_id"] for name in watched()}
+        self.assertEqual(roots, {os.stat(root).st_ino for root in (self.a.cgroup, os.path.dirname(self.a.cgroup))})
+        self.assertEqual(pair.ask(pair.server, "receive", count=1000), 1000)
 
     def test_programs_of_another_build_go_also_where_there_is_no_bypass_any_more(self):
         self.begin()

@@ -201,7 +201,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
 
     def test_a_syn_is_kept_while_the_agents_talk(self):
         client = self.slow_server()
-        wait_for("its retransmission", lambda: self.a.agent.decisions()["SMC_SYN_KEPT"])
+        wait_for("its retransmission", lambda: self.a.agent.decisions()["SMC_SYN_HELD"])
         self.b.agent.send_signal(signal.SIGCONT)
         self.assertTrue(json.loads(self.hear(client))["ok"])
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})

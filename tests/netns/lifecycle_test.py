@@ -10,6 +10,7 @@ import time
 import unittest
 
 from base import TIME_ENOUGH, TwoNodes
+from lab.agent import Agent
 from lab.basics import AGENT, sh, wait_for
 
 # Downloads until the end, and prints how the connection ended.
@@ -333,6 +334,12 @@ while True:
         self.a.start_agent(ism={"directory": shared})
         self.assertEqual(os.listdir(shared), [self.a.agent.status()["ism"]["gid"] + ".ism"])
         self.assertEqual(stat.S_IMODE(os.stat(shared).st_mode), 0o755)
+
+    def test_a_bpf_file_system_that_would_end_with_a_container_is_not_mounted(self):
+        alone = 'while umount -l /sys/fs/bpf; do :; done; exec "$@"'
+        agent = Agent(self.a, self.a.config(), command=["unshare", "--mount", "sh", "-c", alone, "sh"])
+        self.assertEqual(agent.process.wait(60), 1)
+        self.assertIn("cannot start: pinning maps: the node has no bpf file system on /sys/fs/bpf", agent.log())
 
 
 if __name__ == "__main__":

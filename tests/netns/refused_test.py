@@ -42,7 +42,7 @@ class Refused(TwoNodes):
         out = self.start("programs `tracing`, `iter`")
         self.assertEqual(out, {"smc_bypass_enrol": "the bypass"})
         self.assertServes()
-        self.assertFalse(self.a.agent.status()["bypass"]["there"])
+        self.assertFalse(self.a.agent.status()["bypass"]["available"])
         shown = self.a.agent.ctl("probe").stdout
         self.assertRegex(shown, r"smc_bypass_enrol +iter/tcp +refuses it: Operation not permitted +LOST: the bypass")
         self.assertIn("smc_bypass_enrol", self.a.agent.ctl("status").stdout)
@@ -63,7 +63,7 @@ class Refused(TwoNodes):
         self.assertEqual(self.a.agent_log().count("smc_sweep (tc) is left out"), 1)
         self.assertIn("smc_explain", out)
         self.assertIn("refuses", self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stderr)
-        self.assertFalse(self.a.agent.status()["bypass"]["there"])
+        self.assertFalse(self.a.agent.status()["bypass"]["available"])
         warnings = [line for line in self.a.agent_log().splitlines() if " warning " in line]
         self.assertEqual(len(warnings), len(set(line.split(" ", 1)[1] for line in warnings)), warnings)
 

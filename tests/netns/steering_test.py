@@ -68,9 +68,9 @@ class Steering(TwoNodes):
         # Before the entries age, which is after two minutes.
         wait_for("what is not needed to be forgotten", lambda: not self.table(self.b, "smc_inbound"), 60)
 
-    def late_end_with_a_syn_cookie(self, meanwhile=lambda: None, **more):
+    def late_end_with_a_syn_cookie(self, meanwhile=lambda: None, times={}, **more):
         """A client without an agent. Its CLC socket ends at the agent, not at the application, which would read CLC."""
-        self.b.start_agent()
+        self.b.start_agent(times=times)
         self.serve()
         self.b.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"], check=True)
         self.assertTrue(self.connect()["ok"])  # a listener takes no cookie unless it has sent one lately
@@ -89,6 +89,17 @@ class Steering(TwoNodes):
 
     def test_the_same_when_the_agent_has_died(self):
         self.late_end_with_a_syn_cookie(lambda: self.b.agent.stop(signal.SIGKILL))
+
+    def test_the_same_when_the_agent_is_stopped(self):
+        self.late_end_with_a_syn_cookie(lambda: self.b.agent.stop(), {"requests_ms": 10_000})
+
+    def test_the_same_when_another_agent_takes_over(self):
+        def upgrade():
+            done = self.b.agent.ctl("upgrade")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+        self.late_end_with_a_syn_cookie(upgrade, {"requests_ms": 10_000, "settle_ms": 20_000})
+        os.kill(self.b.agent.status()["agent"]["pid"], signal.SIGTERM)
 
     def test_the_same_when_the_syn_comes_again_and_would_not_be_taken_now(self):
         self.late_end_with_a_syn_cookie(lambda: self.b.agent.ctl("drain"), again_after=3)

@@ -179,6 +179,26 @@ TEST_CASE("departure__who_is_left_alone_ends_and_who_is_needed_does_not") {
     CHECK(agent.until([&] { return agent.over; }));
 }
 
+TEST_CASE("departure__connections_stay_beyond_the_time_to_drain_if_the_next_agent_has_died") {
+    Agent agent(60, 1);
+    agent.settled = agent.another_serves = true;
+    const pid_t asker = ::fork();
+    if (asker == 0) {
+        ::pause();
+        ::_exit(0);
+    }
+    REQUIRE(agent.departure.leave(asker));
+    CHECK(agent.until([&] { return agent.released; }));
+    agent.another_serves = false;
+    ::kill(asker, SIGKILL);
+    ::waitpid(asker, nullptr, 0);
+    agent.io.restart();
+    agent.io.run_for(std::chrono::milliseconds(1700));
+    CHECK_FALSE(agent.over);
+    agent.another_serves = true;
+    CHECK(agent.until([&] { return agent.over; }));
+}
+
 TEST_CASE("departure__what_it_has_left_is_reset_when_its_time_to_drain_is_over") {
     Agent agent(60, 0);
     agent.settled = true;

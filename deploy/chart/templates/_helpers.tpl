@@ -39,7 +39,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $http := .Values.config.http | default dict -}}
 {{- $listen := hasKey $http "listen" | ternary $http.listen "127.0.0.1:7609" -}}
 {{- if or (not $listen) (hasPrefix "127." $listen) (hasPrefix "[::1]" $listen) (hasPrefix "localhost" $listen) -}}
-{{- fail "podMonitor.enabled: Prometheus has to reach config.http.listen, which is no address of the node" -}}
+{{- fail "podMonitor.enabled: Prometheus cannot reach config.http.listen, which is empty or a loopback address" -}}
 {{- end -}}
 {{- $listen | splitList ":" | last | int -}}
 {{- end }}

@@ -32,6 +32,9 @@ struct Outcome {
     [[nodiscard]] bool is_on_new_link() const { return kind == Kind::kSmcR && smcr.first_contact; }
 };
 
+// The outcome after a Decline of the peer; H1: no Decline answers it.
+[[nodiscard]] Outcome declined_by_peer(const Decline& decline);
+
 struct Send {
     Message message;
 };

@@ -17,7 +17,7 @@ namespace smc::clc {
 struct LocalNode {
     PeerId peer_id{};
     std::vector<IsmDevice> ism;  // at most kMostIsmDevices, in order of preference, each with a CHID of its own
-    std::vector<Eid> ueids;      // at most 8, in order of preference
+    std::vector<Eid> ueids;      // at most kMostUeids, in order of preference
     std::optional<Eid> seid;
     std::string host_name;
     std::chrono::milliseconds step_timeout{6000};

@@ -53,7 +53,6 @@ class CloseMachine {
     [[nodiscard]] std::uint8_t peer() const { return peer_; }
     [[nodiscard]] bool peer_done() const { return (peer_ & (cdc::kSendingDone | cdc::kConnectionClosed)) != 0; }
     [[nodiscard]] bool peer_aborted() const { return (peer_ & cdc::kAbnormalClose) != 0; }
-    [[nodiscard]] bool aborted() const { return (flags_ & cdc::kAbnormalClose) != 0; }
 
  private:
     State state_ = State::kActive;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The client's side of one connection, without I/O: from the moment that its server is known to speak SMC until its
 // bytes move, or until it is left to TCP. ClientHandshake handles the CLC messages; this class handles everything
-// around them. The application waits in connect() meanwhile, and its own SYN is kept back.
+// around them. The application waits in connect() meanwhile, and its own SYN is held.
 //
 //   kConnecting   connected, option 254    -> kNegotiating
 //                 connected, no option     -> left to TCP

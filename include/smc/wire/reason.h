@@ -66,11 +66,11 @@ enum class Reason : std::uint32_t {
     kFabric = 0x0a090000,            // the ISM fabric failed
     kPeerAborted = 0x0a0a0000,       // peer set the abnormal close flag
     kApplicationReset = 0x0a0a0001,  // the application (or its socket) was reset
-    kPeerReset = 0x0a0a0002,         // the TCP connection under SMC ended unexpectedly
+    kPeerReset = 0x0a0a0002,         // the CLC socket's connection ended unexpectedly
     kBadCursor = 0x0a0b0000,         // peer published cursors outside the buffer
     kRmbeTakenAgain = 0x0a0b0001,    // peer gave its RMBE to another connection
     kCloseTimeout = 0x0a0c0000,      // peer did not complete the close handshake
-    kStopped = 0x0a0d0000,           // agent is stopping
+    kStopped = 0x0a0d0000,           // the agent stops, or takes no connections for now
     kLinkDown = 0x0a0e0000,          // the link group lost its link
     kLlcViolation = 0x0a0e0001,      // the peer broke the rules of LLC or CDC
     kDataLost = 0x0a0e0002,          // failover: a message of the peer never came (RFC 7609 section 4.6.1)

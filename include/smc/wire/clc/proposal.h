@@ -95,6 +95,8 @@ struct IsmDevice {
     Chid chid{};  // a reserved one
 };
 inline constexpr std::size_t kMostIsmDevices = kMaxGids / 2;
+// Of UEIDs.
+inline constexpr std::size_t kMostUeids = 8;
 // False when the array is full.
 bool add_ism_device(SmcdExtension& extension, const IsmDevice& device);
 // The first Emulated-ISM device at entry `from` or after it; `from` is then after that device. Nothing: there is
