@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "agent/agent.h"
-#include "agent/bypass/enroller.h"
 #include "agent/config/schema.h"
 #include "agent/log/log.h"
+#include "agent/loop/lock_helper.h"
 #include "smc_version.h"
 
 namespace {
@@ -64,13 +64,14 @@ int main(int argc, char** argv) {
         "2 a mistake in the command line or the configuration.");
     std::string path;
     bool check = false, take_over = false;
-    int ready_fd = -1, enroller_fd = -1;
+    int ready_fd = -1, lock_helper_fd = -1;
     bool print = false, all = false, print_schema = false, print_reference = false;
     app.set_version_flag("--version", std::string("smc-agent ") + smc::kVersion);
     app.add_option("--config", path, "Configuration (JSON); without it the built-in default runs")
         ->check([](const std::string& name) { return name.empty() ? "no file is named" : ""; });
     app.add_option("--ready-fd", ready_fd)->group("");  // of the agent that starts this one (agent/upgrade/successor.h)
-    app.add_option("--enroller-fd", enroller_fd)->group("");  // of the agent's own process (agent/bypass/enroller.h)
+    app.add_option("--lock-helper-fd", lock_helper_fd)
+        ->group("");  // of a process of the agent (agent/loop/lock_helper.h)
     app.add_flag("--take-over", take_over, "If an agent serves already, have it leave, and take over from it");
     app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");
     auto* printed =
@@ -84,8 +85,8 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : kExitUsage;
     }
-    if (enroller_fd >= 0) {
-        return smc::bypass::serve_enroller(enroller_fd);
+    if (lock_helper_fd >= 0) {
+        return smc::loop::serve_lock_helper(lock_helper_fd);
     }
     if (print) {
         std::cout << smc::print_config({}, all ? smc::Keys::kAll : smc::Keys::kFirst) << "\n";

@@ -64,8 +64,11 @@ void print_bypass(std::ostream& out, const json& b) {
                                " messages, of those that live"},
          {"On the way", word(b.value("backlog_bytes", json(0))) + " bytes now, at most " + word(limits.at("bytes")) +
                             " bytes and " + word(limits.at("messages")) + " messages for each socket"},
-         {"Held up", word(b.value("namespaces_held_up", json(0))) +
-                         " network namespaces, in which a program holds the lock of a socket: no further members"},
+         {"Held up",
+          b.value("namespaces_held_up", 0) == 0
+              ? std::string("none")
+              : word(b.at("namespaces_held_up")) +
+                    " network namespaces, in which a program holds the lock of a socket: no further members"},
          {"Pins", word(b.at("pins")) + (b.at("taken_over").get<bool>() ? ", taken over" : "")}});
 }
 

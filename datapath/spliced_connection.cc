@@ -113,19 +113,25 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
         if (c.from->at_mark()) {
             return Step::kIdle;
         }
-        c.readable = false;
-        if (failed_[side]) {
-            c.failed =
-                true;  // the write failed on a socket that lives (a program in a sockmap refused it, for example)
-            fail(side);
-            return Step::kMoved;
-        }
-        return Step::kIdle;
+        return found_nothing(c);
     }
     if (errno != EINTR) {
         c.failed = true;
         fail(side);
     }
+    return Step::kMoved;
+}
+
+// A socket that answers so lives. If a write to it has failed, no read will report that: a program in a sockmap has
+// refused the bytes, for example.
+SplicedConnection::Step SplicedConnection::found_nothing(Direction& c) {
+    const int side = c.from == &leg_ ? 0 : 1;
+    c.readable = false;
+    if (!failed_[side]) {
+        return Step::kIdle;
+    }
+    c.failed = true;
+    fail(side);
     return Step::kMoved;
 }
 
@@ -136,8 +142,7 @@ SplicedConnection::Step SplicedConnection::fill_first(Direction& c) {
     char piece[kSmcR.size()];
     const ssize_t n = c.from->at_mark() ? 0 : ::recv(c.from->fd(), piece, sizeof piece - first_.size(), MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN) {
-        c.readable = false;
-        return Step::kIdle;
+        return found_nothing(c);
     }
     if (n < 0 && errno != EINTR) {
         c.failed = true;

@@ -66,6 +66,7 @@ class SplicedConnection final : public ConnectionTask {
     void close_when_read(TimePoint now);
     Step fill(Direction& direction);
     Step fill_first(Direction& direction);
+    Step found_nothing(Direction& direction);
     Step drain(Direction& direction, std::atomic<std::uint64_t>& counter);
     void finish(Reason reason);
 

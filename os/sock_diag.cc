@@ -38,6 +38,19 @@ Result<SockDiag> SockDiag::open() {
     return SockDiag(std::move(socket));
 }
 
+Result<SockDiag> SockDiag::of(UniqueFd fd) {
+    std::unique_ptr<mnl_socket, Close> socket(mnl_socket_fdopen(fd.get()));
+    if (!socket) {
+        return last_error("using a sock_diag socket");
+    }
+    (void)fd.release();
+    return SockDiag(std::move(socket));
+}
+
+int SockDiag::fd() const {
+    return mnl_socket_get_fd(socket_.get());
+}
+
 namespace {
 
 nlmsghdr* put_request(char* buffer, std::uint16_t type, std::uint16_t flags, const SockDiag::Socket& which) {

@@ -10,6 +10,7 @@
 
 #include "os/endpoint.h"
 #include "os/result.h"
+#include "os/unique_fd.h"
 
 struct mnl_socket;
 
@@ -26,7 +27,11 @@ class SockDiag {
 
     // For the sockets of the calling thread's network namespace.
     static Result<SockDiag> open();
-    // Ends a socket. Its application gets ECONNABORTED, after the data that it has not read yet. ENOENT: there is no
+    // Of a descriptor that another process has opened, for the sockets of the namespace that it was in.
+    static Result<SockDiag> of(UniqueFd fd);
+    [[nodiscard]] int fd() const;
+    // Ends a socket. Waits for its lock, for any time and beyond SIGKILL: only loop::LockHelper may do that for sockets
+    // of applications. Its application gets ECONNABORTED, after the data that it has not read yet. ENOENT: there is no
     // such socket. EOPNOTSUPP: the kernel does not support this.
     [[nodiscard]] Result<void> abort(const Socket& which) const;
     struct Listed {

@@ -269,7 +269,7 @@ Bypass::~Bypass() {
     bpf_link__destroy(enrolling_);
 }
 
-// Whether there is no member, nor will be. The enroller may still be visiting sockets.
+// Whether there is no member, nor will be. Another process may still be visiting sockets.
 bool Bypass::is_abandoned() {
     if (has_members()) {
         return false;

@@ -71,7 +71,7 @@ class Bypass {
     // Whether map smc_members has sockets.
     [[nodiscard]] bool has_members() const;
     // Puts proven sockets of the calling thread's network namespace into map smc_members while it is read to its end
-    // (enroller.h); the next move_members() makes them members. Empty, with errno: the kernel refuses it.
+    // (loop::LockHelper); the next move_members() makes them members. Empty, with errno: the kernel refuses it.
     [[nodiscard]] UniqueFd iterator() const;
 
     // Makes a socket leave, for a reason of enum smc_habit.

@@ -167,7 +167,8 @@ void move_aside(const std::string& directory) {
         aside += "-";  // another directory of that build, which may still have members
     }
     if (::rename(directory.c_str(), aside.c_str()) == 0) {
-        remove_moved_aside(directory);  // members that have nothing queued leave at once
+        remove_moved_aside(directory);  // members that have nothing queued leave: it takes two steps
+        remove_moved_aside(directory);
     }
 }
 

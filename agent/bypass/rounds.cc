@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/bypass/rounds.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "agent/log/log.h"
+#include "os/clock.h"
 #include "os/in_namespace.h"
 
 namespace smc::bypass {
@@ -14,6 +16,7 @@ namespace {
 constexpr auto kRound = std::chrono::milliseconds(250);
 constexpr unsigned kRoundsPerLook = 4;
 constexpr unsigned kTrials = 5;
+constexpr auto kUsualVisit = std::chrono::seconds(1);  // it takes milliseconds
 
 }  // namespace
 
@@ -59,7 +62,8 @@ void Rounds::try_now() {
 
 void Rounds::round() {
     for (const std::uint64_t netns : bypass_.move_members()) {
-        if (enroller_.is_free_for(netns)) {  // otherwise, the next round finds this namespace again
+        if (visits_.size() < loop::LockHelper::kAtOnce &&
+            !visits_.contains(netns)) {  // otherwise, the next round finds it again
             enrol(netns);
         }
     }
@@ -71,44 +75,57 @@ void Rounds::round() {
 
 void Rounds::enrol(std::uint64_t cookie) {
     const auto netns = namespaces_.by_cookie(cookie);
-    const UniqueFd handle = netns ? netns->handle() : UniqueFd();
-    const InNamespace inside(handle.get());
-    UniqueFd iterator = inside.entered() ? bypass_.iterator() : UniqueFd();
-    if (!iterator) {
+    if (!netns) {
         return;
     }
-    if (const auto enrolled = enroller_.enrol(cookie, std::move(iterator)); !enrolled) {
-        log()->limited(LogLevel::kWarn, "the bypass: no further socket becomes a member: {}", enrolled.error().text());
+    UniqueFd iterator;
+    {
+        const UniqueFd handle = netns->handle();
+        const InNamespace inside(handle.get());
+        iterator = inside.entered() ? bypass_.iterator() : UniqueFd();
     }
+    const auto given = iterator ? locks_.read_to_end(iterator, [this, cookie](int error) { enrolled(cookie, error); })
+                                : Result<void>(last_error("creating the iterator smc_bypass_enrol"));
+    if (!given) {
+        log()->limited(LogLevel::kWarn, "the bypass: sockets of network namespace {} do not join it: {}",
+                       netns->inode(), given.error().text());
+        return;
+    }
+    visits_.emplace(cookie, Visit{os::now(), netns->inode()});
 }
 
 // Makes enrolled sockets members, unless the probe runs: its sockets must not be moved.
-void Rounds::enrolled() {
+void Rounds::enrolled(std::uint64_t cookie, int error) {
+    const auto visit = visits_.extract(cookie);
+    if (error == 0 && visit && visit.mapped().told) {
+        log()->limited(LogLevel::kInfo, "network namespace {}: sockets may join the bypass again",
+                       visit.mapped().inode);
+    }
     if (!trying_) {
         bypass_.move_members();
     }
 }
 
+std::size_t Rounds::held_up() const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(visits_, [](const auto& visit) { return visit.second.told; }));
+}
+
 void Rounds::tell_of_waits() {
-    const auto inode = [this](std::uint64_t cookie) {
-        const auto netns = namespaces_.by_cookie(cookie);
-        return netns ? netns->inode() : 0;
-    };
-    const std::set<std::uint64_t> before = std::exchange(held_up_, enroller_.held_up());
-    for (const std::uint64_t cookie : held_up_) {
-        if (!before.contains(cookie)) {
-            log()->limited(
-                LogLevel::kWarn,
-                "network namespace {}: no socket joins the bypass for now: a program holds the lock of one of "
-                "its sockets (a send() or receive that waits for a page of memory, for example)",
-                inode(cookie));
+    for (auto& [cookie, visit] : visits_) {
+        if (!visit.told && os::now() - visit.since >= kUsualVisit) {
+            visit.told = true;
+            log()->limited(LogLevel::kWarn,
+                           "network namespace {}: no socket joins the bypass for now: a program holds the lock of one "
+                           "of its sockets (a send() or receive that waits for a page of memory, for example)",
+                           visit.inode);
         }
     }
-    for (const std::uint64_t cookie : before) {
-        if (!held_up_.contains(cookie)) {
-            log()->limited(LogLevel::kInfo, "network namespace {}: sockets may join the bypass again", inode(cookie));
-        }
+    if (held_up() == loop::LockHelper::kAtOnce && !std::exchange(all_held_up_, true)) {
+        log()->warn("no socket of any network namespace joins the bypass for now: programs of {} namespaces hold locks",
+                    held_up());
     }
+    all_held_up_ = all_held_up_ && held_up() == loop::LockHelper::kAtOnce;
 }
 
 void Rounds::watch_conntrack() {

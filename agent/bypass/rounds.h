@@ -9,15 +9,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
-#include <set>
 
 #include "agent/bypass/bypass.h"
 #include "agent/bypass/conntrack_watch.h"
-#include "agent/bypass/enroller.h"
 #include "agent/bypass/probe.h"
 #include "agent/loop/background.h"
 #include "agent/loop/deadline.h"
+#include "agent/loop/lock_helper.h"
 #include "agent/netns/namespaces.h"
 #include "smc/times.h"
 
@@ -30,7 +30,7 @@ class Rounds {
           namespaces_(namespaces),
           next_(io, [this] { tick(); }),
           next_trial_(io, [this] { try_now(); }),
-          enroller_(io, [this] { enrolled(); }),
+          locks_(io),
           thread_(io) {}
 
     // Runs a round four times a second from here on (SMC_STREAM_BYTES in bpf/bypass_step.h relies on that).
@@ -44,7 +44,7 @@ class Rounds {
     // Rounds since the start of this agent.
     [[nodiscard]] std::uint64_t count() const { return rounds_; }
     // Network namespaces in which no socket becomes a member, because a program holds the lock of a socket.
-    [[nodiscard]] std::size_t held_up() const { return held_up_.size(); }
+    [[nodiscard]] std::size_t held_up() const;
 
  private:
     struct Trials {
@@ -52,10 +52,16 @@ class Rounds {
         OnVerdict on_verdict;
         unsigned left;
     };
+    // A walk over the sockets of a network namespace, in another process.
+    struct Visit {
+        TimePoint since;
+        std::uint64_t inode = 0;
+        bool told = false;  // that it takes long
+    };
     void tick();
     void round();
     void enrol(std::uint64_t netns);
-    void enrolled();
+    void enrolled(std::uint64_t netns, int error);
     void tell_of_waits();
     void try_now();
     void watch_conntrack();
@@ -67,11 +73,11 @@ class Rounds {
     const Namespaces& namespaces_;
     ConntrackWatch conntrack_;  // used on the other thread
     std::uint64_t rounds_ = 0;
-    std::set<std::uint64_t> held_up_;  // cookies of network namespaces
-    bool busy_ = false, trying_ = false;
+    std::map<std::uint64_t, Visit> visits_;  // under way, by cookies of network namespaces
+    bool busy_ = false, trying_ = false, all_held_up_ = false;
     std::optional<Trials> trials_;
     loop::Deadline next_, next_trial_;
-    Enroller enroller_;
+    loop::LockHelper locks_;
     loop::Background thread_;  // destroyed first: its work uses the others
 };
 

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "agent/bypass/enroller.h"
+#include "os/read_to_end.h"
 
 namespace smc::bypass {
 
@@ -79,7 +79,7 @@ void Trial::watch(const End& own, const End& peer) const {
 }
 
 bool Trial::enrol() {
-    read_to_end(bypass_.iterator().get());  // only this thread has sockets in this namespace
+    os::read_to_end(bypass_.iterator().get());  // only this thread has sockets in this namespace
     for (const std::uint64_t cookie : {sender_.cookie, receiver_.cookie}) {
         smc_member member = bypass_.entry(cookie);
         if (member.state != SMC_MEMBER_ENROLLED) {

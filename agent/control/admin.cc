@@ -87,7 +87,7 @@ json Admin::drain(const json& wanted) {
 // Request of the agent that takes this one's place.
 json Admin::leave(const std::string& pin_path, pid_t asker) {
     if (pin_path != p_.pin_path) {
-        return error("its bpf.pin_path is " + p_.pin_path + ", which changes only where no agent runs: stop it first");
+        return error("that agent's bpf.pin_path is " + p_.pin_path + ": stop that agent before you change it");
     }
     if (!p_.departure.leave(asker)) {
         return error("this agent is already leaving");

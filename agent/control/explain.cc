@@ -232,6 +232,9 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
         if (denied && depends_on_rule(check.decision)) {
             continue;
         }
+        if (check.decision == SMC_OUT_AGENT_GONE && (answer->failed >> SMC_OUT_NOT_SERVED & 1) != 0) {
+            continue;  // that says why the agent does not listen
+        }
         if ((answer->failed >> check.decision & 1) != 0) {
             add(obstacle(parts, check, *answer, netns, remote, subject.cgroup));
         } else if ((answer->needs_socket >> check.decision & 1) != 0) {

@@ -219,9 +219,16 @@ void ClientRunner::leg_is_late(session::AppState app) {
 }
 
 void ClientRunner::end_application() {
-    if (const auto ended = wanted_.netns->end_socket(application()); !ended && ended.error().code != ENOENT) {
-        log()->warn("connection {}: its application waits in connect() for a leg that has gone: {}", connection_->id,
-                    ended.error().text());
+    const auto tell = [id = connection_->id](const std::string& why) {
+        log()->warn("connection {}: its application waits in connect() for a leg that has gone: {}", id, why);
+    };
+    const auto asked = wanted_.netns->end_socket(application(), [tell](int error) {
+        if (error != 0 && error != ENOENT) {
+            tell("ending a socket: " + std::generic_category().message(error));
+        }
+    });
+    if (!asked) {
+        tell(asked.error().text());
     }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,8 @@ class HalfOpen {
 
  private:
     const Namespaces& namespaces_;
-    bool impossible_ = false;  // this kernel cannot end sockets of other processes
+    // This kernel cannot end sockets of other processes. Shared with jobs that may end after this object.
+    std::shared_ptr<bool> impossible_ = std::make_shared<bool>(false);
 };
 
 }  // namespace smc

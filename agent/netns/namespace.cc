@@ -261,19 +261,18 @@ Result<void> Namespace::send_packet(const std::vector<std::uint8_t>& packet, boo
                : Result<void>();
 }
 
-Result<void> Namespace::end_socket(const SockDiag::Socket& which) const {
+Result<SockDiag> Namespace::sock_diag() const {
     const InNamespace inside(netns_.get());
-    if (!inside.entered()) {
-        return last_error("entering a network namespace");
-    }
-    const auto diag = SockDiag::open();
-    return diag ? diag->abort(which) : diag.error();
+    return inside.entered() ? SockDiag::open() : Result<SockDiag>(last_error("entering a network namespace"));
+}
+
+Result<void> Namespace::end_socket(const SockDiag::Socket& which, loop::LockHelper::Done done) const {
+    const auto diag = sock_diag();
+    return diag ? p_.locks.end_socket(*diag, which, std::move(done)) : diag.error();
 }
 
 std::optional<int> Namespace::state_of(const SockDiag::Socket& which) const {
-    const InNamespace inside(netns_.get());
-    const auto diag =
-        inside.entered() ? SockDiag::open() : Result<SockDiag>(last_error("entering a network namespace"));
+    const auto diag = sock_diag();
     return diag ? diag->state_of(which) : std::nullopt;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/loop/lock_helper.h"
 #include "agent/netns/routes.h"
 #include "agent/steer/hooks.h"
 #include "agent/steer/programs.h"
@@ -35,6 +36,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
         asio::thread_pool& hooking;
         bpf::Hooks::Options hooks;
         const std::atomic<bool>& hurry;
+        loop::LockHelper& locks;
     };
 
     // Opens the listeners. The hooking thread then attaches the programs; the namespace is served once obstacle() is
@@ -69,8 +71,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     // Sends a packet, link header included, by a device: unchanged, past routing and firewall.
     Result<void> send_packet(const std::vector<std::uint8_t>& packet, bool v6, unsigned device) const;
 
-    // Ends the socket of an application, or a leg. See SockDiag::abort().
-    [[nodiscard]] Result<void> end_socket(const SockDiag::Socket& which) const;
+    // Ends the socket of an application, or a leg: see SockDiag::abort(), LockHelper::end_socket().
+    [[nodiscard]] Result<void> end_socket(const SockDiag::Socket& which, loop::LockHelper::Done done) const;
     // See SockDiag::state_of().
     [[nodiscard]] std::optional<int> state_of(const SockDiag::Socket& which) const;
     // Whether a socket of this namespace has this connection; one in TIME-WAIT does not count.
@@ -129,6 +131,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     void probe();
 
  private:
+    [[nodiscard]] Result<SockDiag> sock_diag() const;
     enum class Work : std::uint8_t { kNothing, kProbe, kSync };
     static constexpr unsigned kQuiet = 60;  // calls of renew_listeners(); by default five minutes
 

@@ -73,7 +73,8 @@ Namespaces::Namespaces(asio::io_context& io, const Times& times, bpf::Programs& 
                        unsigned cgroup_share, const bpf::Hooks::Options& hooks, OnFresh on_fresh, InUse in_use)
     : io_(io),
       times_(times),
-      parts_{programs, io, hooking_, hooks, hurry_},
+      locks_(io),
+      parts_{programs, io, hooking_, hooks, hurry_, locks_},
       cgroups_(cgroups),
       cgroup_most_(std::max<std::size_t>(1, std::size_t{SMC_MAX_NETNS} * cgroup_share / 100)),
       on_fresh_(std::move(on_fresh)),

@@ -112,6 +112,7 @@ class Namespaces {
     const Times& times_;
     asio::thread_pool hooking_{1};
     std::atomic<bool> hurry_{false};  // the hooking thread puts off what can wait
+    loop::LockHelper locks_;
     Namespace::Parts parts_;
     const Cgroups& cgroups_;
     std::size_t cgroup_most_;

@@ -14,13 +14,13 @@ static_assert(SMC_IN_NO_DEVICE < 64);
 
 struct Check {
     smc_decision decision;
-    bool of_socket;    // only the socket can tell
+    bool of_socket;    // it needs the socket or the SYN, so smc_explain cannot make it
     const char* text;  // what is in the way
 };
 
 #define SMC_OF_NODE false
 #define SMC_OF_SOCKET true
-#define SMC_CHECK(decision, whom, function, text) Check{decision, SMC_OF_##whom, text},
+#define SMC_CHECK(decision, needs, function, text) Check{decision, SMC_OF_##needs, text},
 inline constexpr auto kOutboundChecks = std::to_array<Check>({SMC_OUTBOUND_CHECKS(SMC_CHECK)});
 #undef SMC_CHECK
 #undef SMC_OF_SOCKET

@@ -21,7 +21,7 @@ bool is_bpffs(const std::string& path) {
     return ::statfs(path.c_str(), &status) == 0 && status.f_type == kBpfFsMagic;
 }
 
-// Whether this process is in the mount namespace of the node's first process: what it mounts outlives it.
+// Whether this process is in the mount namespace of process 1: what it mounts outlives it.
 bool sees_the_nodes_mounts() {
     std::error_code failure;
     const auto first = std::filesystem::read_symlink("/proc/1/ns/mnt", failure);
@@ -38,9 +38,10 @@ Result<void> make_pin_directory(const std::string& path) {
     const auto parent = std::filesystem::path(path).parent_path().string();
     if (path.starts_with(std::string(kBpfFs) + "/") && !is_bpffs(kBpfFs)) {
         if (!sees_the_nodes_mounts()) {
-            return Error{ENODEV,
-                         "pinning maps: the node has no bpf file system on /sys/fs/bpf, and one that is mounted in a "
-                         "container ends with it (on the node: mount -t bpf bpf /sys/fs/bpf)"};
+            return Error{
+                ENODEV,
+                "pinning maps: the node has no bpf file system on /sys/fs/bpf, and one that the agent mounts in "
+                "its own mount namespace would end with it (on the node: mount -t bpf bpf /sys/fs/bpf)"};
         }
         if (::mount("bpf", kBpfFs, "bpf", 0, nullptr) != 0) {
             return last_error("mounting a bpf file system on /sys/fs/bpf");

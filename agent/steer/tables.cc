@@ -108,11 +108,12 @@ void Programs::reset_leg(UniqueFd leg) const {
 }
 
 bool Programs::awaits_answers(std::chrono::milliseconds cookie_age) const {
-    const auto oldest = static_cast<__u64>((os::now() - cookie_age).time_since_epoch() / std::chrono::nanoseconds(1));
+    const std::uint64_t now = ktime_ns(),
+                        longest = static_cast<std::uint64_t>(std::chrono::nanoseconds(cookie_age).count());
     return std::ranges::any_of(requests_.entries(SMC_MAX_REQUESTS),
                                [](const auto& entry) { return entry.second.state <= SMC_REQUEST_HELD; }) ||
            std::ranges::any_of(inbound_.entries(SMC_MAX_INBOUND), [&](const auto& entry) {
-               return entry.second.syncookie != 0 && entry.second.since_ns >= oldest;
+               return entry.second.syncookie != 0 && now - entry.second.since_ns <= longest;
            });
 }
 

@@ -124,7 +124,7 @@ bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell) {
     if (n != sizeof reply || reply.magic != kMagic) {
         return false;
     }
-    if (reply.status == 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
+    if (reply.status == 0 && (message.msg_flags & MSG_CTRUNC) != 0 && !doorbell) {
         reply.status = EMFILE;  // this process has no free descriptor: that is no fault of the peer's
         memory.reset();
         doorbell.reset();

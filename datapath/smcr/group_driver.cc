@@ -362,7 +362,8 @@ unsigned GroupDriver::lost(const LinkDriver& link, Poller& poller) {
             broken_as = ++last_broken_;
             broken_.insert(broken_as);
             oldest_broken_.store(*broken_.begin(), std::memory_order_release);
-            has_newer = known->second.lock().get() != &link;
+            const auto present = known->second.lock();
+            has_newer = present && present.get() != &link;
         }
         if (!has_newer) {
             links_.erase(link.number());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The order of exchanges, received messages and timeouts of a link group. Links are added in group_links.cc, and
-// deleted in group_link_ends.cc.
+// The order of exchanges, received messages and timeouts of a link group. Links are added in
+// group_llc_links.cc, and deleted in group_llc_link_ends.cc.
 #include "smc/llc/group_llc.h"
 
 #include <algorithm>

@@ -11,6 +11,7 @@ Everything is named after the lab and removed at the end, also after a failure; 
 name left is removed at the start. The nodes' cgroups are below one that the lab makes directly below the cgroup mount;
 nothing is attached to the root cgroup. Traffic stays in the namespaces.
 """
+import contextlib
 import ctypes
 import glob
 import hashlib
@@ -238,7 +239,11 @@ class Lab:
             self._kill_cgroup(directory)
             self._remove_cgroup(directory)
         for path in glob.glob(f"/run/netns/{self.tag}-*"):
-            sh("ip", "netns", "delete", os.path.basename(path), check=False)
+            name = os.path.basename(path)
+            for pid in sh("ip", "netns", "pids", name, check=False).split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)  # an agent, for example, that is in no cgroup of the laboratory
+            sh("ip", "netns", "delete", name, check=False)
         for path in glob.glob(f"/sys/fs/bpf/{self.tag}-*"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(self.run, ignore_errors=True)

@@ -62,6 +62,7 @@ TEST_CASE("explain__every_check_is_answered_or_open") {
     REQUIRE(::listen(listener.get(), 1) == 0);
     REQUIRE(p.programs->clc_listeners.put(1 * 2, static_cast<std::uint64_t>(listener.get())));  // slot 1, IPv4
     CHECK(p.ask("/a", "10.0.0.1:80").failed == 0);
+    CHECK(p.ask("/a", "[fd00::1]:80").failed == 1ULL << SMC_OUT_AGENT_GONE);
     CHECK(bit(p.ask("/a", "[fe80::1]:80"), SMC_OUT_SPECIAL));
     CHECK(bit(p.ask("/a", "[::]:80"), SMC_OUT_SPECIAL));
     CHECK(bit(p.ask("/a", "0.0.0.0:80"), SMC_OUT_SPECIAL));

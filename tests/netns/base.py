@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Helpers of the namespace tests: two linked nodes for each test class, small servers and clients."""
 import contextlib
+import glob
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ import unittest
 from lab import rawtcp
 from lab.basics import Timeout, map_entries, wait_for
 from lab.nodes import Lab
+
+HOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lock_holder.py")
 
 ECHO = """
 import socket, sys, threading
@@ -96,7 +99,15 @@ TIME_ENOUGH = {
     "fallback": {"budget_ms": 10000},
     "smc": {"step_timeout_ms": 10000},
     # The bypass is tried once, and with time enough: later trials have sockets of their own in its tables.
-    "times": {"stale_ms": 10000, "standstill_ms": 10000, "trial_ms": 500, "retrial_ms": 86400000},
+    "times": {
+        "stale_ms": 10000,
+        "standstill_ms": 10000,
+        "settle_ms": 20000,
+        "answer_ms": 30000,
+        "control_ms": 30000,
+        "trial_ms": 500,
+        "retrial_ms": 86400000,
+    },
 }
 
 
@@ -115,6 +126,40 @@ class TwoNodes(unittest.TestCase):
         if any(test is self for test, _ in outcome.failures + outcome.errors):
             for node in self.lab.nodes.values():
                 print(f"--- agent {node.name}\n{node.agent_log()[-5000:]}", file=sys.stderr)
+
+    def hold_lock(self, node, *to):
+        """A program of the node that holds the lock of a socket: see lock_holder.py."""
+        command = ["/usr/bin/python3", "-B", HOLDER, *map(str, to)]
+        holder = node.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.end_program, holder)
+        if (answer := self.hear(holder)) != "held":
+            self.skipTest(answer)
+        return holder
+
+    def lock_helpers(self, node):
+        """The processes that wait for locks in place of the node's agent."""
+        found = []
+        for path in glob.glob("/proc/[0-9]*/status"):
+            with contextlib.suppress(OSError), open(path) as file:
+                status = dict(line.split(":", 1) for line in file if ":" in line)
+                if status["Name"].strip() == "smc-lock-helper" and int(status["PPid"]) == node.agent.pid:
+                    found.append(int(status["Pid"]))
+        return found
+
+    def is_alive(self, pid):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/stat") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] != "Z":
+                    return True
+            return any(self.is_waiting(task) for task in glob.glob(f"/proc/{pid}/task/*"))
+        return False
+
+    @staticmethod
+    def is_waiting(task):
+        """Whether nothing can end what this thread waits for."""
+        with contextlib.suppress(OSError), open(f"{task}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "D"
+        return False
 
     def use_bridge(self, node):
         """The node's device becomes a port of a bridge, which has its IPv4 address: packets pass both devices."""

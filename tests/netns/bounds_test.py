@@ -102,6 +102,17 @@ sendp(Ether(dst='ff:ff:ff:ff:ff:ff') / IP(src=own, dst=peer) / rst, iface=device
 """
 
 
+# Connects to an address and port, says something, and prints what becomes of it.
+STRANGER = """
+import errno, socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
+try:
+    c.sendall(bytes(100)); print(c.recv(1))
+except OSError as e:
+    print(errno.errorcode[e.errno])
+"""
+
+
 class Bounds(TwoNodes):
     def test_who_asks_too_much_leaves_requests_to_the_others(self):
         self.start_agents(limits={"cgroup_percent": 20})
@@ -259,7 +270,14 @@ class Bounds(TwoNodes):
             self.assertIn(seen[0]["ended"], ("rst", "refused"))
             self.assertEqual(seen[0]["received"], "")
             self.assertFalse(self.connect(port=port, timeout=5)["ok"])
-        self.assertEqual(self.b.agent.connections(), [])
+        # Only programs of its own host reach it.
+        lines = self.b.run(["ss", "-Hltnp"], check=True).stdout.splitlines()
+        local = [line.split()[3].rsplit(":", 1) for line in lines if "smc-agent" in line]
+        own = [(ip.strip("[]"), int(port)) for ip, port in local if int(port) != 7609]
+        self.assertEqual({ip for ip, _ in own}, {"127.0.0.1", "::1"})
+        for ip, port in own:
+            self.assertEqual(self.b.python(STRANGER, ip, port, timeout=30).stdout, "ECONNRESET\n")
+        self.assertEqual((self.b.agent.connections(), self.b.agent.totals()), ([], {}))
 
     def test_packets_of_a_leg_are_not_forged_by_another_pod(self):
         self.start_agents()

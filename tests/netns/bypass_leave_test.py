@@ -4,7 +4,6 @@ import glob
 import json
 import os
 import signal
-import subprocess
 import time
 import unittest
 
@@ -14,7 +13,6 @@ from lab import refusals
 from lab.basics import sh, wait_for
 from rogue import within
 
-HOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lock_holder.py")
 ROUNDS = int(os.environ.get("SMC_ROUNDS", "3"))
 
 
@@ -184,33 +182,48 @@ class Leave(Pairs):
         self.wait_until_out()
         self.assertByTcp(pair)
 
-    def test_a_program_that_holds_the_lock_of_its_socket(self):
-        """The agent waits for no lock itself: it is replaced and ends while another process waits for this one."""
+    def hold_a_lock(self):
+        """A pair that cannot join the bypass, and the program that holds it up."""
         self.begin()
-        command = ["/usr/bin/python3", "-B", HOLDER]
-        holder = self.one.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(self.end_program, holder)
-        if (answer := self.hear(holder)) != "held":
-            self.skipTest(answer)
+        holder = self.hold_lock(self.one)
         pair = Pair(self)
         pair.exchange(PROOF)
-        held_up = lambda: self.a.agent.ask("bypass")["namespaces_held_up"]
-        wait_for("the agent to see that it is held up", lambda: held_up() == 1, 30)
-        self.assertRegex(
-            self.a.agent.log(),
-            "network namespace [0-9]+: no socket joins the bypass for now: a program holds the lock of one of its ",
-        )
+        wait_for("the agent to see that it is held up", lambda: self.held_up() == 1, 30)
+        return holder, pair
+
+    def held_up(self):
+        return self.a.agent.ask("bypass")["namespaces_held_up"]
+
+    def test_an_agent_is_replaced_while_a_program_holds_a_sockets_lock(self):
+        """The agent does not wait for the lock itself."""
+        holder, pair = self.hold_a_lock()
+        words = "network namespace [0-9]+: no socket joins the bypass for now: a program holds the lock of one of its "
+        self.assertRegex(self.a.agent.log(), words)
+        for helper in self.lock_helpers(self.a):
+            self.assertEqual(os.stat(f"/proc/{helper}/ns/net").st_ino, os.stat(f"/run/netns/{self.a.netns}").st_ino)
         done = self.a.agent.ctl("upgrade")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        wait_for("the next agent to see it, too", lambda: held_up() == 1, 30)
+        self.assertEqual(self.a.agent.process.wait(60), 0)
+        wait_for("the next agent to see it, too", lambda: self.held_up() == 1, 30)
         self.assertNotEqual(self.states(), [MEMBER] * 2)
         pair.exchange(5)
         self.tell(holder, "")
         self.assertEqual(self.hear(holder), "free")
         self.wait_until_members()
-        wait_for("the next agent to see that it is free", lambda: held_up() == 0, 30)
+        wait_for("the next agent to see that it is free", lambda: self.held_up() == 0, 30)
         self.assertExchangedPastTcp(pair, 10)
         os.kill(self.a.agent.status()["agent"]["pid"], signal.SIGTERM)
+
+    def test_an_agent_ends_while_a_program_holds_a_sockets_lock(self):
+        holder, pair = self.hold_a_lock()
+        helpers = self.lock_helpers(self.a)
+        self.assertTrue(helpers)
+        self.assertEqual(self.a.agent.stop(), 0)
+        self.assertTrue(any(self.is_alive(pid) for pid in helpers))
+        pair.exchange(5)
+        self.tell(holder, "")
+        self.assertEqual(self.hear(holder), "free")
+        wait_for("the helper to end", lambda: not any(self.is_alive(pid) for pid in helpers), 30)
 
     # --- agents come and go
     def test_an_agent_that_is_started_again_takes_pairs_over(self):
@@ -387,6 +400,7 @@ class Leave(Pairs):
     def test_an_agent_that_may_not_have_it_switches_off_what_was_left(self):
         self.begin()
         pair = self.promoted()
+        self.assertEqual(pair.ask(pair.client, "send", count=1000), 1000)
         self.a.agent.stop(signal.SIGKILL)
         self.begin(command=refusals.command("programs `sk_msg`"))
         self.assertFalse(self.a.agent.ask("bypass")["available"])
@@ -394,6 +408,8 @@ class Leave(Pairs):
         self.assertNotEqual(place, f"{self.a.pins}-bypass")
         config = sh("bpftool", "-j", "map", "dump", "pinned", f"{place}/smc_bypass_config")
         self.assertEqual(json.loads(config)[0]["formatted"]["value"]["identity"]["off"], 1)
+        self.assertEqual(pair.ask(pair.server, "receive", count=1000), 1000)
+        wait_for("the pins to go", lambda: self.pins() == [], 60)
         pair.exchange(50)
 
     def test_members_of_another_build_leave_when_they_have_read_all(self):

@@ -106,10 +106,11 @@ class Pairs(TwoPods):
         wait_for("their entries to go", lambda: not self.members(), 30)
 
     def sent_by_tcp(self, pair):
-        """Bytes that TCP has sent for each end, the client first."""
+        """Bytes that TCP has sent for each end, the client first; those of retransmissions do not count."""
         ends = ((self.one, f"dport = :{pair.port}"), (self.two, f"sport = :{pair.port}"))
         lines = [pod.run(["ss", "-Htin", "state", "established", which]).stdout for pod, which in ends]
-        return [int(found[1]) if (found := re.search(r"bytes_sent:([0-9]+)", line)) else 0 for line in lines]
+        count = lambda name, line: int(found[1]) if (found := re.search(rf"{name}:([0-9]+)", line)) else 0
+        return [count("bytes_sent", line) - count("bytes_retrans", line) for line in lines]
 
     def assertExchangedPastTcp(self, pair, rounds):
         """Each byte goes past TCP, but for a message by TCP once in ten seconds, and each byte is counted once."""

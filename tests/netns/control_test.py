@@ -88,9 +88,11 @@ class ControlSocket(TwoNodes):
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen()
+            listener.settimeout(20)
             started = subprocess.Popen(
                 [CTL, "--socket", path, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
+            self.addCleanup(started.kill)
             for answer in answers:
                 with listener.accept()[0] as asked:
                     asked.makefile().readline()

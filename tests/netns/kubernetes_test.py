@@ -61,6 +61,7 @@ class Pods(TwoNodes):
         """The path of a connection that is made from this control group."""
         self.a.apps = os.path.join(self.a.cgroup, cgroup)
         os.makedirs(self.a.apps, exist_ok=True)
+        self.know(self.a.apps)
         groups = self.a.agent.totals()
         self.assertTrue(self.connect()["ok"])
         return "smcd" if self.a.agent.totals().get(("smcd", "none"), 0) > groups.get(("smcd", "none"), 0) else "tcp"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """The TCP connection between an application and the agent: the leg."""
+import glob
+import json
 import os
 import unittest
 
@@ -23,6 +25,15 @@ assert ctypes.CDLL(None).connect(c.fileno(), bytes(16), 16) == 0  # AF_UNSPEC
 print('free', flush=True); sys.stdin.readline()
 c.connect((sys.argv[1], int(sys.argv[2]))); c.sendall(b'x'); c.recv(1)
 print('again', c.getsockopt(6, 13, 16).rstrip(bytes(1)).decode(), flush=True); sys.stdin.read()
+"""
+
+
+# Accepts a connection, gives a byte back, and resets the connection when it reads a line.
+RESETS = """
+import socket, struct, sys
+s = socket.create_server(('', int(sys.argv[1]))); print('ready', flush=True); c, _ = s.accept(); c.sendall(c.recv(1))
+sys.stdin.readline(); c.setsockopt(1, 13, struct.pack('ii', 1, 0)); c.close(); print('reset', flush=True)
+sys.stdin.read()
 """
 
 
@@ -58,10 +69,29 @@ class Legs(TwoNodes):
         self.start_agents()
         self.serve()
         talker = self.program(self.a, TALK, self.b.ip4, says="up")
+        traced = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"/sys/fs/bpf/{self.lab.tag}-tracer/socks"))
+        self.assertGreaterEqual(len(traced), 4)  # both applications' sockets and both legs, at least
         for _ in range(25):
             self.tell(talker, "z" * 400_000)
             self.assertEqual(len(self.hear(talker)), 400_000)
         self.assertPath(self.a, "smcd")
+
+    def test_a_half_open_socket_whose_lock_its_program_holds(self):
+        """The agent goes on: another process waits for the lock, to end the socket."""
+        self.start_agents()
+        server = self.program(self.b, RESETS, 5001, says="ready")
+        self.serve()
+        holder = self.hold_lock(self.a, self.b.ip4, 5001)
+        self.tell(server, "")
+        self.assertEqual(self.hear(server), "reset")
+        waits = lambda pid: any(self.is_waiting(task) for task in glob.glob(f"/proc/{pid}/task/*"))
+        wait_for("a process to wait for the lock", lambda: any(map(waits, self.lock_helpers(self.a))), 60)
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd", at_least=1)
+        self.assertTrue(self.a.agent.status()["agent"]["serving"])
+        self.tell(holder, "")
+        self.assertEqual(self.hear(holder), "free")
+        self.assertEqual(self.a.agent.stop(), 0)
 
     def congestion_controls(self, node):
         """The congestion control of every established connection, {(local port, remote port): name}."""

@@ -83,8 +83,7 @@ class Lifecycle(TwoNodes):
 
     def leftovers(self, node):
         found = []
-        if os.path.exists(node.pins):
-            found.append(node.pins)
+        found += [path for path in glob.glob(f"{node.pins}*") if not path.endswith("-lock")]
         found += glob.glob(f"{self.lab.run}/{node.name}.sock*")
         if os.path.exists(f"{node.cgroup}/smc-agent"):
             found.append(f"{node.cgroup}/smc-agent")

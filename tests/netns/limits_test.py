@@ -42,15 +42,13 @@ class Limits(Greeting):
         self.start_agents()
         self.serve()
         self.connects_by("smcd")
-        self.tc(self.a, "qdisc", "replace", "root", "pfifo")  # only queues
-        self.connects_by("smcd")
         for node, decision in ((self.a, "SMC_OUT_LIMITED"), (self.b, "SMC_IN_LIMITED")):
             with self.subTest(decision=decision):
                 self.comes_and_goes(
                     node,
                     "its queueing discipline is tbf",
                     lambda: self.tc(node, "qdisc", "replace", *self.tbf),
-                    lambda: self.tc(node, "qdisc", "del", "root"),
+                    lambda: self.tc(node, "qdisc", "replace", "root", "pfifo"),  # only queues
                     decision,
                 )
 
@@ -130,16 +128,14 @@ class Limits(Greeting):
         self.start_agents()
         self.serve()
         pin = self.foreign("xdp", "xdp", "return 2;")  # XDP_PASS
-        device = self.a.device
+        link = f"ip link set {self.a.device}"
         self.comes_and_goes(
             self.a,
             "it has a native XDP program",
-            lambda: self.a.run(["ip", "link", "set", device, "xdpdrv", "pinned", pin], check=True),
-            lambda: self.a.run(["ip", "link", "set", device, "xdpdrv", "off"], check=True),
+            lambda: self.a.run([*link.split(), "xdpdrv", "pinned", pin], check=True),
+            lambda: self.a.run(["sh", "-c", f"{link} xdpdrv off && {link} xdpgeneric pinned {pin}"], check=True),
             "SMC_OUT_LIMITED",
         )
-        self.a.run(["ip", "link", "set", device, "xdpgeneric", "pinned", pin], check=True)
-        self.connects_by("smcd")
 
     def test_a_rule_may_go_past_them(self):
         self.tc(self.a, "qdisc", "replace", *self.tbf)

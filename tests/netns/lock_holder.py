@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Holds the lock of a listening TCP socket: a setsockopt() waits for a page of memory that this program does not bring.
+"""Holds the lock of a TCP socket: a setsockopt() waits for a page of memory that this program does not bring.
 
-It prints "held" once the lock is held, or why it cannot hold one. It brings the page when it reads a line, and ends at
-the next one. A walk over all TCP sockets begins with those that listen.
+The socket listens, because a walk over all TCP sockets begins with those; with an address and port as arguments, it is
+connected, and a byte has gone there and back. Prints "held" once the lock is held, or why it cannot hold one. Brings
+the page when it reads a line, prints "free", and ends at the next line.
 """
 import ctypes
 import fcntl
@@ -30,8 +31,13 @@ fcntl.ioctl(fault_fd, UFFDIO_REGISTER, bytearray(struct.pack("QQQQ", missing, mm
 # The kernel reads the first four bytes of struct linger before it takes the lock, and all eight afterwards.
 pages[mmap.PAGESIZE - 4 : mmap.PAGESIZE] = bytes(4)
 linger = ctypes.c_void_p(missing - 4)
-listener = socket.create_server(("127.0.0.1", 0))
-arguments = (listener.fileno(), socket.SOL_SOCKET, socket.SO_LINGER, linger, 8)
+if len(sys.argv) > 1:
+    held = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+    held.sendall(b"x")
+    held.recv(1)
+else:
+    held = socket.create_server(("127.0.0.1", 0))
+arguments = (held.fileno(), socket.SOL_SOCKET, socket.SO_LINGER, linger, 8)
 call = threading.Thread(target=lambda: libc.setsockopt(*arguments), daemon=True)
 call.start()
 os.read(fault_fd, 32)  # returns when the page is missed

@@ -87,6 +87,7 @@ class Middlebox(TwoNodes):
         for _ in range(3):
             self.all_works()
             self.assertEqual(self.hear(self.greeter), "thanks")
+            self.assertGreater(self.a.agent.decisions()["SMC_OUT_ASKED"], 0)
             for node in (self.a, self.b):
                 node.agent.stop()
                 node.start_agent()

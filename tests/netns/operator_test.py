@@ -219,6 +219,7 @@ class Operator(TwoNodes):
         talker, _ = self.talk()
         command = [CTL, "--socket", self.a.control, "drain", "--wait", "60"]
         waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(waiting.kill)
         serves = lambda: self.a.agent.status()["agent"]["serving"]
         wait_for("the drain", lambda: not serves())
         self.ctl("drain", "--end")

@@ -269,6 +269,14 @@ c.sendall(b'x'); print(c.recv(1).decode())"""
         self.same(lambda: [self.outcome(*user), self.outcome()], ["ECONNREFUSED", "ok"], "smcd")
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 2})
 
+    def test_a_user_who_alone_may_connect(self):
+        """The agent's sockets of a connection are its application's user's, and so are they to the firewall."""
+        self.serve()
+        self.nft(self.a, output=["meta l4proto tcp meta skuid != 1234 reject"])
+        user = ["setpriv", "--reuid", "1234", "--clear-groups"]
+        self.same(lambda: [self.outcome(*user), self.outcome()], ["ok", "ECONNREFUSED"], "smcd")
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 2})
+
     def test_a_cgroup_that_may_not_connect(self):
         self.serve()
         locked = self.a.apps + "/locked"

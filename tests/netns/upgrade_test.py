@@ -195,13 +195,12 @@ class Tcx(Upgrade):
 
     def test_another_directory_of_pins_needs_a_stop(self):
         """Nobody would look after what the agent that leaves has pinned."""
-        self.start_agents()
         changed = {**self.a.agent.config, "bpf": {"pin_path": f"{self.a.pins}-elsewhere"}}
         self.a.write("agent.json", json.dumps(changed))
         done = self.a.agent.ctl("upgrade")
         self.assertEqual(done.returncode, 1)
         self.assertIn(
-            f"its bpf.pin_path is {self.a.pins}, which changes only where no agent runs: stop it first",
+            f"that agent's bpf.pin_path is {self.a.pins}: stop that agent before you change it",
             self.a.agent.log(),
         )
         self.a.write("agent.json", json.dumps(self.a.agent.config))

@@ -109,7 +109,7 @@ function draw(status) {
 
 function tiles(status) {
   const counts = { ...status.live };
-  if (status.bypass.there) counts.bypass = status.bypass.sockets.members;
+  if (status.bypass.available) counts.bypass = status.bypass.sockets.members;
   byId("paths").replaceChildren(
     ...Object.entries(counts).map(([path, count]) => {
       const tile = element("div", undefined, "tile");

@@ -17,6 +17,7 @@
 //       not keep a reset after what was published, a reset may overtake the flags, too; then they have the reset
 //       grace.
 //   F5  The last Publish (an abort, or the answer to the peer's abort) comes before End.
+//   F6  and F7: see cdc_outbox.h and staging.h.
 //   F8  The application gets all data that the peer published before the end, and only then hears of the end: with
 //       kDeliver the driver delivers what receiving() still has, and the end of the stream if the peer had ended it.
 //       Likewise what the application wrote before its leg broke is published before the abort, as far as there is
