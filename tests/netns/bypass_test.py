@@ -15,6 +15,23 @@ from rogue import within
 
 
 class Bypass(Pairs):
+    def test_memory_decides_how_many_are_members(self):
+        self.begin(local={"bypass": "force", "bypass_mib": 1}, limits={"cgroup_percent": 5})
+        limits = self.a.agent.ask("bypass")["limits"]
+        self.assertEqual((limits["members"], limits["cgroup_members"]), (64, 3))  # 8 KiB each, and as much for overhead
+        pairs = [Pair(self, port=5000 + number) for number in range(4)]
+        for pair in pairs:
+            pair.exchange(PROOF)
+        wait_for("three pairs", lambda: self.states().count(MEMBER) == 6, 30)
+        self.pass_rounds()
+        self.assertEqual((self.states().count(MEMBER), self.states().count("SMC_MEMBER_WATCHED")), (6, 2))
+        for pair in pairs:
+            pair.exchange(2)
+        for pair in pairs[:2]:  # one of them is a member, so the fourth pair may take its place
+            for end in (pair.client, pair.server):
+                self.end_program(end)
+        wait_for("the pairs that are left", lambda: self.states() == [MEMBER] * 4, 30)
+
     # --- sockets that are bypassed
     def test_ipv4_and_ipv6(self):
         self.begin()

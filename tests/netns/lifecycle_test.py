@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -333,6 +334,47 @@ while True:
         self.a.start_agent(ism={"directory": shared})
         self.assertEqual(os.listdir(shared), [self.a.agent.status()["ism"]["gid"] + ".ism"])
         self.assertEqual(stat.S_IMODE(os.stat(shared).st_mode), 0o755)
+
+    def test_what_the_readme_says_removes_everything(self):
+        """After SIGKILL, without another agent."""
+        for tc in ("auto", "clsact"):
+            with self.subTest(tc=tc):
+                self.start_agents(bpf={"tc": tc})
+                server = self.serve()
+                self.assertTrue(self.connect()["ok"])
+                self.assertPath(self.a, "smcd")
+                for node in (self.a, self.b):
+                    node.agent.stop(signal.SIGKILL)
+                    attached = [
+                        json.loads(sh("bpftool", "-j", "link", "show", "pinned", link))["prog_id"]
+                        for link in glob.glob(f"{node.pins}/smc_device_*")
+                    ]
+                    self.assertIn(len(attached), (2, 0) if tc == "auto" else (0,))  # 0: this kernel has no tcx
+                    self.assertTrue(self.leftovers(node))
+                    for directory in glob.glob(f"{node.pins}*"):
+                        shutil.rmtree(directory)
+                    for side in ("ingress", "egress"):
+                        sh(
+                            "tc",
+                            "-n",
+                            node.netns,
+                            "filter",
+                            "del",
+                            "dev",
+                            node.device,
+                            side,
+                            "prio",
+                            "21325",
+                            check=False,
+                        )
+                    left = [found for found in self.leftovers(node) if "smc_" in found or node.pins in found]
+                    self.assertEqual(left, [])
+                    exists = lambda program: subprocess.run(
+                        ["bpftool", "prog", "show", "id", str(program)], capture_output=True
+                    )
+                    wait_for("the programs to go", lambda: all(exists(one).returncode for one in attached), 30)
+                self.assertTrue(self.connect()["ok"])
+                self.end_program(server)
 
     def test_a_bpf_file_system_that_would_end_with_a_container_is_not_mounted(self):
         alone = 'while umount -l /sys/fs/bpf; do :; done; exec "$@"'

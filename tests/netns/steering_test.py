@@ -29,6 +29,22 @@ try:
 except BlockingIOError: print(given, flush=True)
 """
 
+# An echo server whose listener has an option of the socket.
+WITH_OPTION = """
+import socket, sys
+s = socket.socket(); s.setsockopt(int(sys.argv[2]), int(sys.argv[3]), bytes.fromhex(sys.argv[4]))
+s.bind(('', int(sys.argv[1]))); s.listen(); print('ready', flush=True)
+while True:
+    c, _ = s.accept()
+    while data := c.recv(65536): c.sendall(data)
+    c.close()
+"""
+
+FAST_OPEN = """
+import socket, sys
+c = socket.socket(); c.sendto(b'x', socket.MSG_FASTOPEN, (sys.argv[1], 5000)); print(c.recv(1).decode())
+"""
+
 FROM_PORT = """
 import socket, sys
 c = socket.create_connection((sys.argv[1], 5000), 10, ('', int(sys.argv[2]))); c.sendall(b'x'); c.recv(1)
@@ -228,6 +244,29 @@ class Steering(TwoNodes):
         self.connect(timeout=0.5, options=[[socket.IPPROTO_TCP, TCP_MD5SIG, md5.hex()]])  # the server has no key
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_TCP_SIGNED"], 1)
 
+        self.assertEqual(self.a.agent.totals(), {})
+
+    def test_listeners_that_are_never_eligible(self):
+        self.start_agents()
+        other = struct.pack("H2s4s120x", socket.AF_INET, bytes(2), socket.inet_aton("192.0.2.1"))
+        md5 = other + struct.pack("BBHI80s", 0, 0, 3, 0, b"key")
+        stamps = struct.pack("I", 2 | 16)  # SO_TIMESTAMPING: of the device and of the kernel, when something arrives
+        for port, option, decision in (
+            (5001, (socket.IPPROTO_TCP, TCP_MD5SIG, md5), "SMC_IN_TCP_SIGNED"),
+            (5002, (socket.SOL_SOCKET, 37, stamps), "SMC_IN_TIMESTAMPING"),
+        ):
+            with self.subTest(decision=decision):
+                level, name, value = option
+                self.program(self.b, WITH_OPTION, port, level, name, value.hex(), says="ready")
+                self.assertTrue(self.connect(port=port)["ok"])
+                self.assertEqual(self.b.agent.decisions()[decision], 1)
+        self.assertEqual(self.a.agent.totals(), {})
+
+    def test_a_syn_of_tcp_fast_open(self):
+        self.start_agents()
+        self.serve()
+        self.assertEqual(self.a.python(FAST_OPEN, self.b.ip4).stdout, "x\n")
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_FAST_OPEN"], 1)
         self.assertEqual(self.a.agent.totals(), {})
 
     def test_a_bridge_and_its_port_see_one_syn(self):
