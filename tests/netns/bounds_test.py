@@ -105,8 +105,8 @@ sendp(Ether(dst='ff:ff:ff:ff:ff:ff') / IP(src=own, dst=peer) / rst, iface=device
 # Connects to an address and port, says something, and prints what becomes of it.
 STRANGER = """
 import errno, socket, sys
-c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
 try:
+    c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
     c.sendall(bytes(100)); print(c.recv(1))
 except OSError as e:
     print(errno.errorcode[e.errno])
