@@ -8,7 +8,8 @@
 
 namespace smc::os {
 
-// Reads and drops all that a descriptor has: an iterator of BPF does its work meanwhile. 0, or an errno value.
+// Reads and drops all that a descriptor has: an iterator of BPF does its work meanwhile. An iterator over
+// TCP sockets waits for the lock of each (see SockDiag::abort()). Returns 0 or an errno value.
 inline int read_to_end(int fd) {
     std::array<char, 64> nothing{};
     for (;;) {

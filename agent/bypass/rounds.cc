@@ -62,8 +62,8 @@ void Rounds::try_now() {
 
 void Rounds::round() {
     for (const std::uint64_t netns : bypass_.move_members()) {
-        if (visits_.size() < loop::LockHelper::kAtOnce &&
-            !visits_.contains(netns)) {  // otherwise, the next round finds it again
+        // otherwise, the next round finds this namespace again
+        if (visits_.size() < loop::LockHelper::kAtOnce && !visits_.contains(netns)) {
             enrol(netns);
         }
     }
@@ -84,14 +84,12 @@ void Rounds::enrol(std::uint64_t cookie) {
         const InNamespace inside(handle.get());
         iterator = inside.entered() ? bypass_.iterator() : UniqueFd();
     }
-    const auto given = iterator ? locks_.read_to_end(iterator, [this, cookie](int error) { enrolled(cookie, error); })
-                                : Result<void>(last_error("creating the iterator smc_bypass_enrol"));
-    if (!given) {
+    if (!iterator) {
         log()->limited(LogLevel::kWarn, "the bypass: sockets of network namespace {} do not join it: {}",
-                       netns->inode(), given.error().text());
-        return;
+                       netns->inode(), last_error("creating the iterator smc_bypass_enrol").text());
+    } else if (locks_.read_to_end(std::move(iterator), [this, cookie](int error) { enrolled(cookie, error); })) {
+        visits_.emplace(cookie, Visit{os::now(), netns->inode()});
     }
-    visits_.emplace(cookie, Visit{os::now(), netns->inode()});
 }
 
 // Makes enrolled sockets members, unless the probe runs: its sockets must not be moved.
@@ -102,7 +100,7 @@ void Rounds::enrolled(std::uint64_t cookie, int error) {
                        visit.mapped().inode);
     }
     if (!trying_) {
-        bypass_.move_members();
+        (void)bypass_.move_members();  // namespaces that have further proven sockets are left to the next round
     }
 }
 
@@ -116,8 +114,8 @@ void Rounds::tell_of_waits() {
         if (!visit.told && os::now() - visit.since >= kUsualVisit) {
             visit.told = true;
             log()->limited(LogLevel::kWarn,
-                           "network namespace {}: no socket joins the bypass for now: a program holds the lock of one "
-                           "of its sockets (a send() or receive that waits for a page of memory, for example)",
+                           "network namespace {}: no socket joins the bypass for now: a program probably "
+                           "holds the lock of one of its sockets (in a call that waits for a page of memory)",
                            visit.inode);
         }
     }

@@ -253,6 +253,8 @@ void ClientRunner::on(const session::Run& action) {
     end({SessionEnd::Kind::kSmc, action.outcome, leg_->release(), clc_->release()});
 }
 
+// The application is in SYN_RECV only because of the leg's SYN. It does not matter whether it is ended before or after
+// its leg: in both cases its connect() fails.
 void ClientRunner::let_go() {
     if (leg_ && app_state() == session::AppState::kSynRecv && is_connecting(leg_->fd())) {
         end_application();

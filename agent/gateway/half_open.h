@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -22,8 +23,12 @@ class HalfOpen {
 
  private:
     const Namespaces& namespaces_;
-    // This kernel cannot end sockets of other processes. Shared with jobs that may end after this object.
-    std::shared_ptr<bool> impossible_ = std::make_shared<bool>(false);
+    // Shared with jobs that may end after this object.
+    struct State {
+        bool impossible = false;            // this kernel cannot end sockets of other processes
+        std::set<std::uint64_t> under_way;  // cookies of sockets that are being ended
+    };
+    std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 }  // namespace smc

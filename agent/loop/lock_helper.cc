@@ -20,6 +20,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "agent/log/log.h"
 #include "os/clock.h"
@@ -32,12 +33,12 @@ namespace {
 constexpr auto kRest = std::chrono::seconds(10);  // between two starts of the process
 
 // To the process, with a descriptor: an iterator, or a socket of sock_diag.
-struct Job {
+struct Request {
     std::uint64_t number = 0;
     bool ends_socket = false;
     SockDiag::Socket socket;
 };
-static_assert(std::is_trivially_copyable_v<Job>);
+static_assert(std::is_trivially_copyable_v<Request>);
 
 // From the process.
 struct Answer {
@@ -45,8 +46,8 @@ struct Answer {
     int error = 0;
 };
 
-bool send_job(int to, Job job, int fd) {
-    iovec part{&job, sizeof job};
+bool send_request(int to, Request request, int fd) {
+    iovec part{&request, sizeof request};
     alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof fd)> control{};
     msghdr message{};
     message.msg_iov = &part;
@@ -58,50 +59,50 @@ bool send_job(int to, Job job, int fd) {
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(sizeof fd);
     std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-    return ::sendmsg(to, &message, MSG_NOSIGNAL) == sizeof job;
+    return ::sendmsg(to, &message, MSG_NOSIGNAL) == sizeof request;
 }
 
-// False: the agent has gone.
-bool receive_job(int from, Job& job, UniqueFd& fd) {
-    iovec part{&job, sizeof job};
+// False: the agent has gone. ECONNRESET says that it has not read all answers; there may be requests behind that.
+bool receive_request(int from, Request& request, UniqueFd& fd) {
+    iovec part{&request, sizeof request};
     alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
     ssize_t got = -1;
     do {
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
         got = ::recvmsg(from, &message, MSG_CMSG_CLOEXEC);
-    } while (got < 0 && errno == EINTR);
+    } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
     if (const cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
         int number = -1;
         std::memcpy(&number, CMSG_DATA(rights), sizeof number);
         fd.reset(number);
     }
-    return got == sizeof job;
+    return got == sizeof request;
 }
 
-int work_off(const Job& job, UniqueFd fd) {
+int work_off(const Request& request, UniqueFd fd) {
     if (!fd) {
         return EMFILE;
     }
-    if (!job.ends_socket) {
+    if (!request.ends_socket) {
         return os::read_to_end(fd.get());
     }
     const auto diag = SockDiag::of(std::move(fd));
-    const auto done = diag ? diag->abort(job.socket) : Result<void>(diag.error());
+    const auto done = diag ? diag->abort(request.socket) : Result<void>(diag.error());
     return done ? 0 : done.error().code;
 }
 
 void serve(int socket) {
     for (;;) {
-        Job job;
+        Request request;
         UniqueFd fd;
-        if (!receive_job(socket, job, fd)) {
+        if (!receive_request(socket, request, fd)) {
             return;
         }
-        const Answer answer{job.number, work_off(job, std::move(fd))};
+        const Answer answer{request.number, work_off(request, std::move(fd))};
         ::send(socket, &answer, sizeof answer, MSG_NOSIGNAL);
     }
 }
@@ -118,26 +119,70 @@ int serve_lock_helper(int socket) {
         ::syscall(SYS_close_range, 0, socket - 1, 0);
     }
     ::syscall(SYS_close_range, socket + 1, ~0U, 0);
+    std::vector<std::jthread> others;
     try {
-        for (std::size_t i = 1; i < LockHelper::kAtOnce; i++) {
-            std::thread(serve, socket).detach();
+        while (others.size() + 1 < LockHelper::kAtOnce) {
+            others.emplace_back(serve, socket);
         }
     } catch (const std::system_error&) {
         // no more threads are allowed: fewer jobs are done at the same time
     }
     serve(socket);
-    ::_exit(0);  // other threads may wait for locks
+    return 0;
 }
 
 LockHelper::~LockHelper() {
+    while (socket_ && !waiting_.empty() && give(waiting_.front())) {
+        waiting_.pop_front();
+    }
     end_process();
 }
 
-Result<void> LockHelper::start() {
-    if (started_ && os::now() - *started_ < kRest) {
-        return Error{EAGAIN, "starting a process that waits for locks (the last one ended at once)"};
+bool LockHelper::read_to_end(UniqueFd fd, Done done) {
+    return add({.number = ++last_number_, .fd = std::move(fd), .ends = std::nullopt, .done = std::move(done)});
+}
+
+bool LockHelper::end_socket(const SockDiag& diag, const SockDiag::Socket& which, Done done) {
+    return add({.number = ++last_number_, .fd = duplicate(diag.fd()), .ends = which, .done = std::move(done)});
+}
+
+bool LockHelper::add(Job job) {
+    if (!job.fd || given_.size() + waiting_.size() >= kMost) {
+        return false;
     }
-    started_ = os::now();
+    waiting_.push_back(std::move(job));
+    give();
+    return true;
+}
+
+// Gives the process as many jobs as it has threads, so its socket is never full.
+void LockHelper::give() {
+    if (!socket_ && !waiting_.empty()) {
+        if (started_ && os::now() - *started_ < kRest) {
+            return restart_.set(*started_ + kRest);
+        }
+        started_ = os::now();
+        if (const auto started = start(); !started) {
+            log()->limited(LogLevel::kWarn, "sockets whose locks are to be waited for stay as they are: {}",
+                           started.error().text());
+            return restart_.set(*started_ + kRest);
+        }
+    }
+    while (!waiting_.empty() && given_.size() < kAtOnce && give(waiting_.front())) {
+        given_.emplace(waiting_.front().number, std::move(waiting_.front()));
+        waiting_.pop_front();
+    }
+}
+
+bool LockHelper::give(const Job& job) const {
+    return send_request(
+        socket_->fd(),
+        {.number = job.number, .ends_socket = job.ends.has_value(), .socket = job.ends.value_or(SockDiag::Socket{})},
+        job.fd.get());
+}
+
+Result<void> LockHelper::start() {
+    reap();
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
         return last_error("creating a pair of sockets");
@@ -167,28 +212,6 @@ Result<void> LockHelper::start() {
     return {};
 }
 
-Result<void> LockHelper::read_to_end(const UniqueFd& fd, Done done) {
-    if (auto started = socket_ ? Result<void>() : start(); !started) {
-        return started;
-    }
-    if (!send_job(socket_->fd(), {.number = last_job_ + 1, .ends_socket = false, .socket = {}}, fd.get())) {
-        return last_error("giving a job to the process that waits for locks");
-    }
-    under_way_.emplace(++last_job_, std::move(done));
-    return {};
-}
-
-Result<void> LockHelper::end_socket(const SockDiag& diag, const SockDiag::Socket& which, Done done) {
-    if (auto started = socket_ ? Result<void>() : start(); !started) {
-        return started;
-    }
-    if (!send_job(socket_->fd(), {.number = last_job_ + 1, .ends_socket = true, .socket = which}, diag.fd())) {
-        return last_error("giving a job to the process that waits for locks");
-    }
-    under_way_.emplace(++last_job_, std::move(done));
-    return {};
-}
-
 void LockHelper::listen() {
     socket_->when_readable([this] { hear(); });
 }
@@ -198,30 +221,41 @@ void LockHelper::hear() {
     const ssize_t got = ::recv(socket_->fd(), &answer, sizeof answer, 0);
     if (got == sizeof answer) {
         listen();
-        if (auto job = under_way_.extract(answer.number)) {
-            job.mapped()(answer.error);
+        if (auto job = given_.extract(answer.number)) {
+            give();
+            job.mapped().done(answer.error);
         }
         return;
     }
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNRESET)) {
         return listen();
     }
-    log()->warn("the process that waits for locks has ended; another one is started when it is needed");
+    log()->warn("the process that waits for locks has ended; another one does what is left");
     end_process();
-    for (const auto& [number, done] : std::exchange(under_way_, {})) {
-        done(ECANCELED);
+    for (auto job = given_.rbegin(); job != given_.rend(); ++job) {
+        waiting_.push_front(std::move(job->second));
     }
+    given_.clear();
+    give();
 }
 
 // Closes the socket, which ends the process, and has it reaped when it has ended.
 void LockHelper::end_process() {
     socket_.reset();
     const pid_t process = std::exchange(process_, 0);
+    if (process == 0) {
+        return;
+    }
     if (!process_fd_) {
+        unreaped_.push_back(process);
         return;
     }
     auto ending = std::make_shared<loop::FdWatch>(io_, std::move(process_fd_));
     ending->when_readable([ending, process] { ::waitpid(process, nullptr, WNOHANG); });
+}
+
+void LockHelper::reap() {
+    std::erase_if(unreaped_, [](pid_t process) { return ::waitpid(process, nullptr, WNOHANG) == process; });
 }
 
 }  // namespace smc::loop

@@ -10,10 +10,13 @@
 #include <asio/io_context.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
+#include <vector>
 
+#include "agent/loop/deadline.h"
 #include "agent/loop/fd_watch.h"
 #include "os/result.h"
 #include "os/sock_diag.h"
@@ -24,38 +27,50 @@ namespace smc::loop {
 
 class LockHelper {
  public:
-    // 0, or an errno value; ECANCELED: the process has ended before.
+    // Called on the control thread when the job is done; `error` is 0 or an errno value.
     using Done = std::function<void(int error)>;
 
-    explicit LockHelper(asio::io_context& io) : io_(io) {}
-    // The process ends, at once or with its last wait for a lock. This object does not wait for it, but a service
-    // manager may. `done` of jobs under way is not called.
+    explicit LockHelper(asio::io_context& io) : io_(io), restart_(io, [this] { give(); }) {}
+    // Gives the process what still waits, and does not wait for it, though a service manager may: it ends with its last
+    // job. `done` is not called any more.
     ~LockHelper();
     LockHelper(const LockHelper&) = delete;
     LockHelper& operator=(const LockHelper&) = delete;
 
-    // Jobs that are done at the same time; further ones wait for their turn. `done` is called on the control thread. An
-    // Error: it is not called, because the process could not be started or be given the job. To be called in the
-    // agent's own network namespace, which the process inherits.
-    static constexpr std::size_t kAtOnce = 8;
-    // Reads `fd`, an iterator of BPF, to its end.
-    Result<void> read_to_end(const UniqueFd& fd, Done done);
-    // As SockDiag::abort(). `diag` decides about the namespace.
-    Result<void> end_socket(const SockDiag& diag, const SockDiag::Socket& which, Done done);
+    // Jobs that the process works on at the same time, and jobs that it is given at most, with those that wait.
+    static constexpr std::size_t kAtOnce = 8, kMost = 1024;
+    // Reads `fd`, an iterator of BPF, to its end. False: there are kMost jobs, and `done` is not called. If the process
+    // cannot be started, or ends before it has done the job, it is started again after some seconds.
+    [[nodiscard]] bool read_to_end(UniqueFd fd, Done done);
+    // As SockDiag::abort(). `diag` decides about the namespace. False: as above.
+    [[nodiscard]] bool end_socket(const SockDiag& diag, const SockDiag::Socket& which, Done done);
 
  private:
+    struct Job {
+        std::uint64_t number = 0;
+        UniqueFd fd;  // an iterator, or a socket of sock_diag
+        std::optional<SockDiag::Socket> ends;
+        Done done;
+    };
+    [[nodiscard]] bool add(Job job);
+    void give();
+    [[nodiscard]] bool give(const Job& job) const;
     Result<void> start();
     void listen();
     void hear();
     void end_process();
+    void reap();
 
     asio::io_context& io_;
-    std::optional<TimePoint> started_;  // the last process
+    std::optional<TimePoint> started_;  // when a start was tried last
+    Deadline restart_;
     pid_t process_ = 0;
     UniqueFd process_fd_;
+    std::vector<pid_t> unreaped_;          // processes that have ended, or will
     std::optional<loop::FdWatch> socket_;  // empty: there is no process
-    std::uint64_t last_job_ = 0;
-    std::map<std::uint64_t, Done> under_way_;
+    std::uint64_t last_number_ = 0;
+    std::map<std::uint64_t, Job> given_;  // to the process
+    std::deque<Job> waiting_;
 };
 
 // The process itself: works off the jobs that come by `socket`, until the agent has gone. Returns its exit code.

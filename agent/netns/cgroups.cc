@@ -336,7 +336,10 @@ Result<OwnCgroup> OwnCgroup::enter(const std::string& mount, const std::string& 
 
 OwnCgroup::~OwnCgroup() {
     if (!came_from_.empty() && join(came_from_)) {
-        ::rmdir(path_.c_str());
+        constexpr int kTries = 20;  // helper processes may be about to end; one that waits for a lock stays there
+        for (int n = 0; n < kTries && ::rmdir(path_.c_str()) != 0 && errno == EBUSY; n++) {
+            ::usleep(5'000);
+        }
     }
 }
 

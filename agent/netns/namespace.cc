@@ -268,7 +268,12 @@ Result<SockDiag> Namespace::sock_diag() const {
 
 Result<void> Namespace::end_socket(const SockDiag::Socket& which, loop::LockHelper::Done done) const {
     const auto diag = sock_diag();
-    return diag ? p_.locks.end_socket(*diag, which, std::move(done)) : diag.error();
+    if (!diag) {
+        return diag.error();
+    }
+    return p_.locks.end_socket(*diag, which, std::move(done))
+               ? Result<void>()
+               : Error{EAGAIN, "ending a socket (too many wait for that)"};
 }
 
 std::optional<int> Namespace::state_of(const SockDiag::Socket& which) const {

@@ -113,7 +113,7 @@ bool Programs::awaits_answers(std::chrono::milliseconds cookie_age) const {
     return std::ranges::any_of(requests_.entries(SMC_MAX_REQUESTS),
                                [](const auto& entry) { return entry.second.state <= SMC_REQUEST_HELD; }) ||
            std::ranges::any_of(inbound_.entries(SMC_MAX_INBOUND), [&](const auto& entry) {
-               return entry.second.syncookie != 0 && now - entry.second.since_ns <= longest;
+               return entry.second.syncookie != 0 && entry.second.since_ns + longest >= now;
            });
 }
 

@@ -3,9 +3,11 @@
 
 The socket listens, because a walk over all TCP sockets begins with those; with an address and port as arguments, it is
 connected, and a byte has gone there and back. Prints "held" once the lock is held, or why it cannot hold one. Brings
-the page when it reads a line, prints "free", and ends at the next line.
+the page when it reads a line, prints "free" (and what a receive then says, if it is connected), and ends at the next
+line.
 """
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -46,4 +48,9 @@ sys.stdin.readline()
 os.close(fault_fd)  # the page is empty from here on
 call.join()
 print("free", flush=True)
+if len(sys.argv) > 1:
+    try:
+        print(held.recv(1), flush=True)
+    except OSError as error:
+        print(errno.errorcode[error.errno], flush=True)
 sys.stdin.readline()

@@ -250,7 +250,7 @@ class Steering(TwoNodes):
         self.start_agents()
         other = struct.pack("H2s4s120x", socket.AF_INET, bytes(2), socket.inet_aton("192.0.2.1"))
         md5 = other + struct.pack("BBHI80s", 0, 0, 3, 0, b"key")
-        stamps = struct.pack("I", 2 | 16)  # SO_TIMESTAMPING: of the device and of the kernel, when something arrives
+        stamps = struct.pack("I", 2 | 16)  # SO_TIMESTAMPING: of the kernel, when something is sent
         for port, option, decision in (
             (5001, (socket.IPPROTO_TCP, TCP_MD5SIG, md5), "SMC_IN_TCP_SIGNED"),
             (5002, (socket.SOL_SOCKET, 37, stamps), "SMC_IN_TIMESTAMPING"),
