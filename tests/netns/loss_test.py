@@ -275,7 +275,7 @@ class Loss(TwoNodes):
         self.b.run(["ip", "neigh", "del", self.a.ip4, "dev", self.b.device], check=True)
         self.a.agent.send_signal(signal.SIGKILL)
         self.assertEqual(self.hear(server), "ECONNABORTED")
-        wait_for("the log to tell", lambda: "ended 1 sockets of applications" in self.b.agent_log())
+        wait_for("the log to tell", lambda: "half-open: ended the application's socket " in self.b.agent_log())
 
     def test_a_half_closed_connection_that_is_used(self):
         sh("ip", "netns", "exec", self.a.netns, "sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2")
