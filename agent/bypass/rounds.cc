@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "agent/log/log.h"
@@ -95,7 +96,10 @@ void Rounds::enrol(std::uint64_t cookie) {
 // Makes enrolled sockets members, unless the probe runs: its sockets must not be moved.
 void Rounds::enrolled(std::uint64_t cookie, int error) {
     const auto visit = visits_.extract(cookie);
-    if (error == 0 && visit && visit.mapped().told) {
+    if (error != 0) {
+        log()->limited(LogLevel::kWarn, "the bypass: sockets do not join it: reading smc_bypass_enrol: {}",
+                       std::generic_category().message(error));
+    } else if (visit && visit.mapped().told) {
         log()->limited(LogLevel::kInfo, "network namespace {}: sockets may join the bypass again",
                        visit.mapped().inode);
     }

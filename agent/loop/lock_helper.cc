@@ -172,6 +172,9 @@ void LockHelper::give() {
         given_.emplace(waiting_.front().number, std::move(waiting_.front()));
         waiting_.pop_front();
     }
+    if (!waiting_.empty() && given_.empty()) {
+        restart_.set(os::now() + kRest);  // the kernel refused the message for now, and no answer will come
+    }
 }
 
 bool LockHelper::give(const Job& job) const {
@@ -251,6 +254,10 @@ void LockHelper::end_process() {
         return;
     }
     auto ending = std::make_shared<loop::FdWatch>(io_, std::move(process_fd_));
+    if (!ending->watch()) {
+        unreaped_.push_back(process);
+        return;
+    }
     ending->when_readable([ending, process] { ::waitpid(process, nullptr, WNOHANG); });
 }
 

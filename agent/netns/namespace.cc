@@ -273,7 +273,7 @@ Result<void> Namespace::end_socket(const SockDiag::Socket& which, loop::LockHelp
     }
     return p_.locks.end_socket(*diag, which, std::move(done))
                ? Result<void>()
-               : Error{EAGAIN, "ending a socket (too many wait for that)"};
+               : Error{EAGAIN, "ending a socket (too many wait for that, or no descriptor is free)"};
 }
 
 std::optional<int> Namespace::state_of(const SockDiag::Socket& which) const {
