@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <string>
+#include <utility>
 
 using namespace smc;
 using smc::upgrade::Departure;
@@ -39,6 +40,30 @@ struct Agent {
         return truth();
     }
     [[nodiscard]] std::string obstacle() const { return departure.obstacle(); }
+};
+
+// A process that asks an agent to leave.
+class Asker {
+ public:
+    Asker() : pid_(::fork()) {
+        if (pid_ == 0) {
+            ::pause();
+            ::_exit(0);
+        }
+    }
+    ~Asker() { die(); }
+    Asker(const Asker&) = delete;
+    Asker& operator=(const Asker&) = delete;
+    [[nodiscard]] pid_t pid() const { return pid_; }
+    void die() {
+        if (pid_ > 0) {
+            ::kill(pid_, SIGKILL);
+            ::waitpid(std::exchange(pid_, 0), nullptr, 0);
+        }
+    }
+
+ private:
+    pid_t pid_;
 };
 
 // Successors that are shell scripts; the last that was started is killed in the end.
@@ -156,15 +181,10 @@ TEST_CASE("departure__a_stop_that_waits_waits_no_longer_because_another_agent_ta
 TEST_CASE("departure__who_is_left_alone_ends_and_who_is_needed_does_not") {
     Agent agent;
     agent.settled = agent.another_serves = true;
-    const pid_t asker = ::fork();
-    if (asker == 0) {
-        ::pause();
-        ::_exit(0);
-    }
-    REQUIRE(agent.departure.leave(asker));
+    Asker asker;
+    REQUIRE(agent.departure.leave(asker.pid()));
     CHECK(agent.until([&] { return agent.released; }));
-    ::kill(asker, SIGKILL);
-    ::waitpid(asker, nullptr, 0);
+    asker.die();
     const auto stays = [&] {
         agent.io.restart();
         agent.io.run_for(std::chrono::milliseconds(700));
@@ -182,16 +202,11 @@ TEST_CASE("departure__who_is_left_alone_ends_and_who_is_needed_does_not") {
 TEST_CASE("departure__connections_stay_beyond_the_time_to_drain_if_the_next_agent_has_died") {
     Agent agent(60, 1);
     agent.settled = agent.another_serves = true;
-    const pid_t asker = ::fork();
-    if (asker == 0) {
-        ::pause();
-        ::_exit(0);
-    }
-    REQUIRE(agent.departure.leave(asker));
+    Asker asker;
+    REQUIRE(agent.departure.leave(asker.pid()));
     CHECK(agent.until([&] { return agent.released; }));
     agent.another_serves = false;
-    ::kill(asker, SIGKILL);
-    ::waitpid(asker, nullptr, 0);
+    asker.die();
     agent.io.restart();
     agent.io.run_for(std::chrono::milliseconds(1700));
     CHECK_FALSE(agent.over);

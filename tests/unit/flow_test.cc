@@ -172,6 +172,17 @@ TEST_CASE("flow__an_application_that_has_gone_behind_its_end_takes_nothing_back"
     CHECK(std::get<End>(step).how == End::How::kOrderly);
 }
 
+// The peer writes seven bytes, which the leg does not take. Returns the peer's state.
+PeerState fail_to_deliver(Flow& flow, TimePoint now, bool took_error) {
+    PeerState wrote;
+    wrote.producer.cursor = {0, 7};
+    REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
+    flow.peer(wrote);
+    REQUIRE(std::holds_alternative<Deliver>(flow.next(now, true)));
+    flow.leg_takes_nothing(took_error);
+    return wrote;
+}
+
 // The application writes 50 bytes and its end, and is reset.
 static void write_end_and_reset(Flow& flow, TimePoint now) {
     REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
@@ -217,12 +228,7 @@ TEST_CASE("flow__an_end_that_hides_an_error_is_none") {
     const TimePoint now{};
     for (const bool took_error : {false, true}) {
         Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
-        PeerState wrote;
-        wrote.producer.cursor = {0, 7};
-        REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
-        flow.peer(wrote);
-        REQUIRE(std::holds_alternative<Deliver>(flow.next(now, true)));
-        flow.leg_takes_nothing(took_error);
+        const PeerState wrote = fail_to_deliver(flow, now, took_error);
         cdc::Producer told;
         run_flow(flow, wrote, now, true, true, &told);
         CHECK(((told.state & cdc::kSendingDone) != 0) == !took_error);
@@ -233,12 +239,7 @@ TEST_CASE("flow__an_end_that_hides_an_error_is_none") {
 TEST_CASE("flow__a_write_that_fails_on_a_leg_that_lives_resets_the_connection") {
     const TimePoint now{};
     Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
-    PeerState wrote;
-    wrote.producer.cursor = {0, 7};
-    REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
-    flow.peer(wrote);
-    REQUIRE(std::holds_alternative<Deliver>(flow.next(now, true)));
-    flow.leg_takes_nothing(true);
+    const PeerState wrote = fail_to_deliver(flow, now, true);
     REQUIRE(std::holds_alternative<Take>(flow.next(now, true)));
     flow.leg_empty();
     const Step step = run_flow(flow, wrote, now, true);
