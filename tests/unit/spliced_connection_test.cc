@@ -104,10 +104,11 @@ struct Spliced {
 
     // `fin_timeout_s`: the leg's tcp_fin_timeout, and when the other socket probes its peer; 0: the system's, and
     // never.
-    // `before`: is called with both far ends before the agent takes the connection.
+    // `before`: is called before the agent takes the connection, with the sockets that it will get.
     explicit Spliced(
         bool watches_for_clc = false, std::chrono::milliseconds close_timeout = std::chrono::seconds(10),
-        int fin_timeout_s = 0, const std::function<void(Spliced&)>& before = [](Spliced&) {}) {
+        int fin_timeout_s = 0,
+        const std::function<void(Spliced&, int leg, int clc)>& before = [](Spliced&, int, int) {}) {
         auto [a, leg] = connected();
         ::setsockopt(leg.get(), IPPROTO_TCP, TCP_LINGER2, &fin_timeout_s, sizeof fin_timeout_s);
         auto [clc, b] = connected();
@@ -116,7 +117,7 @@ struct Spliced {
         ::setsockopt(clc.get(), SOL_SOCKET, SO_KEEPALIVE, &probes, sizeof probes);
         application = std::move(a);
         server = std::move(b);
-        before(*this);
+        before(*this, leg.get(), clc.get());
         engine = Engine::start([this](const ConnectionEnd& end) { ended.set_value(end); }).value();
         engine->add(std::make_shared<SplicedConnection>(1, counters, of_agent(std::move(leg)), of_agent(std::move(clc)),
                                                         close_timeout, watches_for_clc));
@@ -152,13 +153,22 @@ TEST_CASE("What had arrived before a reset is read, even if the way was full") {
 }
 
 TEST_CASE("Two sides that have both reset, behind bytes that nobody can be given, end the connection") {
-    Spliced s(false, std::chrono::seconds(10), 0, [](Spliced& fresh) {
+    Spliced s(false, std::chrono::seconds(10), 0, [](Spliced& fresh, int, int) {
         for (UniqueFd* end : {&fresh.application, &fresh.server}) {
             say(*end, "x");
             reset(*end);
         }
     });
     CHECK(s.reason() != Reason::kNone);
+}
+
+// As if a program in a sockmap refused the bytes. No read of that socket reports it.
+TEST_CASE("A write that fails on a socket that lives ends the connection") {
+    const bool to_leg = GENERATE(true, false), watches_for_clc = GENERATE(true, false);
+    Spliced s(watches_for_clc, std::chrono::seconds(10), 0,
+              [&](Spliced&, int leg, int clc) { REQUIRE(::shutdown(to_leg ? leg : clc, SHUT_WR) == 0); });
+    say(to_leg ? s.server : s.application, "more than four bytes");
+    CHECK(s.reason() == (to_leg ? Reason::kApplicationReset : Reason::kPeerReset));
 }
 
 TEST_CASE("A peer that resets the connection before its first four bytes have come ends nothing in order") {
