@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <functional>
 #include <future>
 #include <string>
@@ -109,6 +110,7 @@ struct Spliced {
         bool watches_for_clc = false, std::chrono::milliseconds close_timeout = std::chrono::seconds(10),
         int fin_timeout_s = 0,
         const std::function<void(Spliced&, int leg, int clc)>& before = [](Spliced&, int, int) {}) {
+        std::signal(SIGPIPE, SIG_IGN);  // as the agent does
         auto [a, leg] = connected();
         ::setsockopt(leg.get(), IPPROTO_TCP, TCP_LINGER2, &fin_timeout_s, sizeof fin_timeout_s);
         auto [clc, b] = connected();
