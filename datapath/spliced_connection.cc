@@ -197,7 +197,8 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
         const int side = c.to == &leg_ ? 0 : 1;
         c.useless = true;
         c.held = 0;
-        failed_[side] = true;                 // what that side sent before is still read
+        failed_[side] = true;
+        directions_[side].readable = true;    // what that side sent before is still read, and then its failure
         took_error_[side] |= errno != EPIPE;  // EPIPE: its stream had ended before, and the end is still read, too
         if (broken_ || directions_[side].ended || directions_[side].useless) {
             fail(side);  // nothing will be read from that side, which would report the failure
