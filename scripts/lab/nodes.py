@@ -13,6 +13,7 @@ nothing is attached to the root cgroup. Traffic stays in the namespaces.
 """
 import contextlib
 import ctypes
+import fcntl
 import glob
 import hashlib
 import os
@@ -159,6 +160,18 @@ class Node:
             return file.read()
 
 
+def mount_bpf_file_system():
+    """Mounts one where a fresh machine has none, before agents that start at the same time would stack two of them."""
+    where = os.open("/sys/fs/bpf", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(where, fcntl.LOCK_EX)
+        with open("/proc/self/mounts") as mounts:
+            if not any(line.split()[1:3] == ["/sys/fs/bpf", "bpf"] for line in mounts):
+                sh("mount", "-t", "bpf", "bpf", "/sys/fs/bpf")
+    finally:
+        os.close(where)
+
+
 class Lab:
     series = ""  # keeps apart labs of the same name, if they are of different series of tests
     terminated = closing = False
@@ -172,6 +185,7 @@ class Lab:
         self.nodes, self.processes = {}, []
         self.links = 0
         signal.signal(signal.SIGTERM, self._terminate)  # so that a terminated test cleans up too
+        mount_bpf_file_system()
         self._clean()
         os.makedirs(self.run)
         os.makedirs(self.cgroup)
