@@ -51,7 +51,7 @@ void Sending::peer_consumed(cdc::Cursor consumed) {
 
 void Sending::ask_again() {
     request_cursor();
-    if (asks() && room() == 0 && used() < memory_) {
+    if (cursor_is_told_ && room() == 0 && used() < memory_) {
         probes_ = used() - usual() + 1;
     }
 }
@@ -96,7 +96,8 @@ void Sending::took(std::uint32_t bytes, bool urgent) {
     produced_.cursor = cdc::advance(produced_.cursor, bytes, size_);
     urgent_.took(urgent);
     produced_.flags = urgent_.flags();
-    if (asks() && used() > window_ / 2) {
+    const bool is_probe = cursor_is_told_ && used() > usual();
+    if (is_probe || (asks() && used() > window_ / 2)) {
         request_cursor();
     }
 }

@@ -46,19 +46,20 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
         return follow_up(nullptr, std::move(actions), now);
     }
     // The EID is not compared: the server decides who shares a group, and a Linux server uses one group for all EIDs.
-    const auto is_with_peer = [&](const SmcrGroup& group) {
-        return !group.key().server && group.peer().id == peer.id && group.active();
-    };
+    const auto is_with_peer = [&](const SmcrGroup& group) { return !group.key().server && group.peer().id == peer.id; };
     const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
         const SmcrGroup& group = *entry.second;
-        return is_with_peer(group) && group.key().version == peer.version &&
+        return is_with_peer(group) && group.active() && group.key().version == peer.version &&
                group.key().pnet_id == member.join.port.pnet_id && group.key().vlan == member.join.vlan &&
                group.links().with_peer(peer.link);
     });
-    const bool known = std::ranges::any_of(groups_, [&](const auto& entry) { return is_with_peer(*entry.second); });
+    const bool known = std::ranges::any_of(groups_, [&](const auto& entry) {
+        return is_with_peer(*entry.second) && (entry.second->active() || !entry.second->settled());
+    });
     if (it == groups_.end()) {
-        // kBusy if there is a group with this server. Its link may just have gone; or a Linux server, which does not
-        // compare versions, has named a link of another version. Neither is a reason to end the group.
+        // kBusy if there is a group with this server. It may be forming still, and be active at the server already; its
+        // link may just have gone; or a Linux server, which does not compare versions, has named a link of another
+        // version. None of these is a reason to end the group.
         refuse(member, known ? Refusal::kBusy : Refusal::kOutOfSync, "the server named a link that is not known here",
                out);
     } else {

@@ -270,10 +270,21 @@ void GroupLlc::heard(std::uint8_t number, std::uint64_t messages, TimePoint now)
     }
 }
 
-// C.7.1: the link that carried an unanswered DELETE LINK is lost, too. But a Linux server does not answer for a link
-// that it does not know any more, nor while requests of a broken link are under way, which soft-RoCE repeats for ever:
-// a client asks by TEST LINK instead. At first contact, with only one link left, a Linux client does not answer while
-// it waits for ADD LINK CONTINUATION, and both sides go on with that link (docs/notebook.md, Linux as the peer).
+// C.7.1 counts the link as lost that carried a request without an answer. But Linux drops ADD LINK and DELETE LINK
+// while another of its flows is under way or ends; and a Linux server does not answer DELETE LINK for a link that it
+// does not know any more, nor while requests of a broken link are under way, which soft-RoCE repeats for ever. So a
+// link that was in use is asked by TEST LINK.
+void GroupLlc::doubt(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now) {
+    const auto it = links_.find(number);
+    if (it != links_.end() && it->second.state == LinkLlc::State::kUp) {
+        it->second.test.ask(terms_, out(actions, it->second), now);
+    } else {
+        lose(actions, number, why);
+    }
+}
+
+// At first contact, with only one link left, a Linux client does not answer while it waits for ADD LINK CONTINUATION,
+// and both sides go on with that link (docs/notebook.md, Linux as the peer).
 void GroupLlc::delete_link_unanswered(Actions& actions, TimePoint now) {
     constexpr auto kUnanswered = "DELETE LINK was not answered";
     const std::uint8_t carried_by = delete_link_.carrier();
@@ -282,12 +293,14 @@ void GroupLlc::delete_link_unanswered(Actions& actions, TimePoint now) {
         return restart_elsewhere(actions, carried_by);
     }
     const auto carrier = links_.find(carried_by);
-    if (!terms_.server && carrier != links_.end() && carrier->second.state == LinkLlc::State::kUp) {
+    const bool works = carrier != links_.end() && carrier->second.state == LinkLlc::State::kUp;
+    if (works) {
         forget(actions, delete_link_.deleting()->number, kUnanswered);
-        return carrier->second.test.ask(terms_, out(actions, carrier->second), now);
     }
-    lose(actions, carried_by, kUnanswered);
-    restart_elsewhere(actions, carried_by);
+    doubt(actions, carried_by, kUnanswered, now);
+    if (!works) {
+        restart_elsewhere(actions, carried_by);
+    }
 }
 
 // M2. True: a timeout was handled.
@@ -316,7 +329,7 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
         }
         adding_failed(actions, "adding the link timed out", false);
         if (unanswered) {
-            lose(actions, over_link, "ADD LINK was not answered");
+            doubt(actions, over_link, "ADD LINK was not answered", now);
         }
         return true;
     }

@@ -523,13 +523,31 @@ SMC_CONNECTION_CASE("a_full_ring_says_writer_blocked_and_goes_on_when_read") {
     const std::vector<char> data(window + 1000, 'x');
     REQUIRE(::send(h.victim.app.get(), data.data(), data.size(), 0) == static_cast<ssize_t>(data.size()));
     h.await([](const cdc::Producer& p) { return (p.flags & cdc::kWriterBlocked) != 0; });
-    // If the send memory is smaller than the ring, a sixteenth of it is kept back, to ask a peer that stands still.
-    const std::uint32_t used = window < size ? window - window / 16 : window;
+    // Some bytes are kept back, to ask a peer that stands still: a sixteenth if the send memory is smaller than the
+    // ring.
+    const bool asks = !h.hand->on(*h.engine, h.hand, [](Transport& t) { return t.reads_peer_memory(); });
+    const std::uint32_t used = window - (window < size ? window / 16 : asks ? flow::Sending::kWholeRingProbes : 0);
     const cdc::Cursor full = cdc::advance({}, used, size);
     CHECK(h.published().producer.cursor == full);
     h.consume(full);
     const cdc::Cursor all = cdc::advance({}, window + 1000, size);
     h.await([&](const cdc::Producer& p) { return p.cursor == all && p.flags == 0; });
+}
+
+// As a Linux peer whose report went with a link.
+SMC_CONNECTION_CASE("a_peer_that_has_said_nothing_of_a_full_ring_is_asked_with_a_byte") {
+    Hostile<TestType> h;
+    if (h.hand->on(*h.engine, h.hand, [](Transport& t) { return t.reads_peer_memory(); })) {
+        return;  // its cursor is seen
+    }
+    const std::uint32_t size = h.receive_size();
+    const std::vector<char> data(h.victims_window() + 1000, 'x');
+    REQUIRE(::send(h.victim.app.get(), data.data(), data.size(), 0) == static_cast<ssize_t>(data.size()));
+    h.await([](const cdc::Producer& p) { return (p.flags & cdc::kWriterBlocked) != 0; });
+    const cdc::Cursor full = h.published().producer.cursor;
+    h.await([&](const cdc::Producer& p) {
+        return p.cursor == cdc::advance(full, 1, size) && (p.flags & cdc::kCursorRequested) != 0;
+    });
 }
 
 SMC_CONNECTION_CASE("what_was_written_before_a_reset_arrives_before_it_F8") {

@@ -387,7 +387,7 @@ TEST_CASE("flow__who_has_ended_its_stream_waits_for_no_room") {
         if (std::holds_alternative<Load>(step)) {
             flow.peer(peer);
         } else if (std::holds_alternative<Take>(step)) {
-            std::exchange(full, true) ? flow.leg_ended() : flow.took(100, false, false);
+            std::exchange(full, true) ? flow.leg_ended() : flow.took(std::get<Take>(step).bytes, false, false);
         } else if (std::holds_alternative<Publish>(step)) {
             told = std::get<Publish>(step).producer;
         } else if (std::holds_alternative<Sleep>(step)) {

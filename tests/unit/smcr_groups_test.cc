@@ -154,6 +154,32 @@ TEST_CASE("smcr_groups__a_client_that_never_confirms_is_given_16_RMBEs_of_a_link
     CHECK(p.server.group(1).active());
 }
 
+// A Linux client declines such an offer as out of sync, because it compares the GID, too.
+TEST_CASE("smcr_groups__a_group_is_offered_to_its_peer_at_the_same_gid_only") {
+    Pair p{.id = {7}};
+    p.connect(1);
+    const auto second_with = [&](std::uint64_t member, const char* gid, std::uint8_t id) {
+        clc::SmcrPeer other = p.proposal(gid);
+        other.id = {id};
+        p.server.join(member, other);
+        return told<Joined>(p.server.log, member).value().local.first_contact;
+    };
+    CHECK_FALSE(second_with(2, "10.0.0.2", 7));
+    CHECK(second_with(3, "10.0.0.3", 7));
+    CHECK(second_with(4, "10.0.0.2", 8));
+}
+
+TEST_CASE("smcr_groups__a_group_that_is_forming_is_not_ended_by_a_second_connection") {
+    Pair p;
+    p.server.join(1, p.proposal());
+    const Joined first = told<Joined>(p.server.log, 1).value();
+    p.client.join(1, p.end_of(first));
+    clc::SmcrPeer other = p.end_of(first);
+    other.first_contact = false;
+    p.client.join(2, other);
+    CHECK(told<JoinRefused>(p.client.log, 2).value().refusal == Refusal::kBusy);
+}
+
 TEST_CASE("smcr_groups__what_one_side_does_not_know_of_is_no_group_for_the_other") {
     Pair p;
     clc::SmcrPeer other = p.end_of(p.connect(1));

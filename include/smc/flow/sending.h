@@ -40,6 +40,8 @@ class UrgentSend {
 
 class Sending {
  public:
+    static constexpr std::uint32_t kWholeRingProbes = 64;  // bytes; the next one is sent after twice the time, or later
+
     // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` if there is
     // less memory to send from. `cursor_is_told`: the peer sends its consumer cursor in messages. If the window is then
     // smaller than the ring, the peer is asked for its cursor (flag R), because the peer compares what it has consumed
@@ -49,6 +51,8 @@ class Sending {
     //     message of the peer (message_came()).
     //   * Linux may have consumed everything before R arrives, and then reports nothing until it consumes more bytes.
     //     So a sixteenth of the memory is kept back for ask_again().
+    // A peer whose whole ring is used reports its cursor without being asked, but not again if the link was lost that
+    // carried the report. So kWholeRingProbes bytes are kept back for ask_again() there.
     Sending(std::uint32_t size, std::uint32_t window, bool cursor_is_told = false)
         : size_(size), memory_(window), window_(window), cursor_is_told_(cursor_is_told) {}
     // Changes the window. If more than that is in use already, there is no room until the peer has consumed it. True:
@@ -96,7 +100,10 @@ class Sending {
  private:
     [[nodiscard]] std::uint32_t used() const { return cdc::distance(consumed_, produced_.cursor, size_); }
     [[nodiscard]] bool asks() const { return cursor_is_told_ && window_ < size_; }
-    [[nodiscard]] std::uint32_t kept_back() const { return cursor_is_told_ && memory_ < size_ ? memory_ / 16 : 0; }
+    [[nodiscard]] std::uint32_t kept_back() const {
+        const std::uint32_t most = memory_ < size_ ? memory_ : kWholeRingProbes;
+        return cursor_is_told_ ? std::min(memory_ / 16, most) : 0;
+    }
     [[nodiscard]] std::uint32_t usual() const { return std::min(window_, memory_ - kept_back()); }
     [[nodiscard]] std::uint32_t limit() const { return std::min(usual() + probes_, memory_); }
 

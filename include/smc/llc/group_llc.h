@@ -123,6 +123,7 @@ class GroupLlc {
     void activate(Actions& actions);
     void proceed(Actions& actions, TimePoint now);
     void lose(Actions& actions, std::uint8_t number, const std::string& why);
+    void doubt(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now);
     void forget(Actions& actions, std::uint8_t number, const std::string& why);
     void restart_elsewhere(Actions& actions, std::uint8_t number);
     void learn(Actions& actions);
