@@ -161,6 +161,7 @@ void Agent::take_signals() {
     for (int number = SIGRTMIN; number <= SIGRTMAX; number++) {
         std::signal(number, SIG_IGN);
     }
+    std::signal(SIGCHLD, SIG_DFL);  // the parent may have ignored it: then nobody could wait for a successor
 }
 
 // U1: an agent may go on from here only with the control socket's lock. The steps that are likely to fail are tried

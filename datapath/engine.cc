@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <system_error>
 
 #include "os/clock.h"
 
@@ -31,7 +32,11 @@ Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microse
     if (!engine->watch(engine->wake_.get(), EPOLLIN, engine->wake_source_)) {
         return last_error("adding the wake-up eventfd of an engine to epoll");
     }
-    engine->thread_ = std::thread([raw = engine.get()] { raw->loop(); });
+    try {
+        engine->thread_ = std::thread([raw = engine.get()] { raw->loop(); });
+    } catch (const std::system_error& failure) {
+        return Error{failure.code().value(), "starting a thread of the data path (limit of threads?)"};
+    }
     ::pthread_setname_np(engine->thread_.native_handle(), "smc-datapath");
     return engine;
 }

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <system_error>
 #include <thread>
 
 #include "agent/bypass/trial.h"
@@ -210,10 +211,15 @@ void wake_for_nothing(std::thread& thread) {
 string waiting(Trial& trial) {
     trial.set_receiver_blocking(true);
     bool interrupted = false;
-    std::thread reader([&] {
-        char byte = 0;
-        interrupted = ::recv(trial.receiver(), &byte, 1, 0) < 0 && errno == EAGAIN;
-    });
+    std::thread reader;
+    try {
+        reader = std::thread([&] {
+            char byte = 0;
+            interrupted = ::recv(trial.receiver(), &byte, 1, 0) < 0 && errno == EAGAIN;
+        });
+    } catch (const std::system_error&) {
+        return "no thread could be started";
+    }
     wake_for_nothing(reader);
     const bool sent = trial.send("x");
     reader.join();
@@ -337,7 +343,7 @@ Verdict probe(Bypass& bypass, std::chrono::milliseconds moment) {
     constexpr int kTries = 3;
     Verdict verdict;
     const auto start = os::now();
-    std::thread apart([&] {
+    const auto try_all = [&] {
         if (!in_a_namespace_of_its_own()) {
             verdict.obstacle = "it could not be tried: no network namespace";
             return;
@@ -352,8 +358,12 @@ Verdict probe(Bypass& bypass, std::chrono::milliseconds moment) {
             verdict.findings.push_back(std::move(finding));
         }
         verdict.obstacle = obstacle_of(verdict.findings);
-    });
-    apart.join();
+    };
+    try {
+        std::thread(try_all).join();
+    } catch (const std::system_error&) {
+        verdict.obstacle = "it could not be tried: no thread could be started";
+    }
     verdict.took = std::chrono::duration_cast<std::chrono::microseconds>(os::now() - start);
     return verdict;
 }

@@ -144,11 +144,12 @@ Result<void> ControlServer::listen() {
     if (!listener) {
         return listener.error();
     }
-    name_.emplace(path_);
+    name_.reset();
     listener_.emplace(io_, std::move(*listener));
     if (!listener_->watch()) {
-        return last_error("watching control.socket (fs.epoll.max_user_watches?)");
+        return last_error("watching control.socket (fs.epoll.max_user_watches?)");  // restore() tries again
     }
+    name_.emplace(path_);
     retry_.set(kNever);
     accept_all();
     return {};

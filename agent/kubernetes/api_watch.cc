@@ -189,6 +189,7 @@ Result<long> ApiWatch::get(const std::string& query, Transfer& transfer, std::ch
     ::curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     ::curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     ::curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+    ::curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L);  // else stop() would wait for a name server that does not answer
     ::curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, 10L);
     ::curl_easy_setopt(c, CURLOPT_TIMEOUT, static_cast<long>(longest.count()));
     ::curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);

@@ -18,6 +18,7 @@
 #include "agent/loop/deadline.h"
 #include "os/clock.h"
 #include "os/unique_fd.h"
+#include "os/watched_fd.h"
 
 namespace smc {
 
@@ -88,11 +89,13 @@ Cgroups::Cgroups(asio::io_context& io, std::string root, std::string own, const 
       background_(io) {}
 
 Result<void> Cgroups::start() {
-    const int fd = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (fd < 0) {
+    UniqueFd fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+    if (!fd) {
         return last_error("watching cgroups");
     }
-    inotify_.assign(fd);
+    if (auto watched = os::watch(inotify_, std::move(fd)); !watched) {
+        return watched;
+    }
     take(walk(root_, {}));
     for (; !fresh_.empty(); fresh_.pop_front()) {
         add(fresh_.front());

@@ -9,6 +9,7 @@
 
 #include "datapath/ism/local_dmb.h"
 #include "datapath/ism/rendezvous.h"
+#include "os/watched_fd.h"
 
 namespace smc::ism {
 
@@ -26,7 +27,7 @@ struct Attachments::Peer {
     bool flushing = false;               // a wait until the socket is writable is under way
     std::uint64_t next_number = 1;
 
-    Peer(asio::io_context& io, const Gid& peer, UniqueFd fd) : gid(peer), socket(io, fd.release()) {}
+    Peer(asio::io_context& io, const Gid& peer) : gid(peer), socket(io) {}
 
     void settle(std::uint64_t number, Result<smcd::Dmb> result) {
         const auto it = pending.find(number);
@@ -77,7 +78,10 @@ Result<void> Attachments::reach(const Gid& gid) {
     if (!same_user(fd->get())) {
         return Error{EPERM, "trusting the owner of " + path};
     }
-    const auto peer = std::make_shared<Peer>(io_, gid, std::move(*fd));
+    const auto peer = std::make_shared<Peer>(io_, gid);
+    if (auto watched = os::watch(peer->socket, std::move(*fd)); !watched) {
+        return watched;
+    }
     peers_.emplace(gid, peer);
     listen(peer);
     return {};

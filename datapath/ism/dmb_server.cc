@@ -8,6 +8,7 @@
 
 #include "datapath/ism/local_dmb.h"
 #include "os/random.h"
+#include "os/watched_fd.h"
 
 namespace smc::ism {
 
@@ -24,12 +25,15 @@ struct DmbServer::Visitor {
     std::optional<Request> unanswered{};  // the socket was full; nothing more is read before this is answered
 };
 
-void DmbServer::start(UniqueFd listener) {
+Result<void> DmbServer::start(UniqueFd listener) {
     std::error_code closed;  // the previous listener, if there was one
     listener_.close(closed);
     retry_.cancel();
-    listener_.assign(listener.release());
+    if (auto watched = os::watch(listener_, std::move(listener)); !watched) {
+        return watched;
+    }
     accept_next();
+    return {};
 }
 
 Result<smcd::Fabric::Registered> DmbServer::register_dmb(const Gid& peer, std::uint32_t bytes) {
@@ -56,14 +60,19 @@ void DmbServer::accept_next() {
             return;
         }
         if (fd && same_user(fd.get())) {
-            serve(std::make_shared<Visitor>(Visitor{stream_descriptor(io_, fd.release())}));
+            const auto visitor = std::make_shared<Visitor>(Visitor{stream_descriptor(io_)});
+            if (!os::watch(visitor->socket, std::move(fd))) {
+                accept_later();
+                return;
+            }
+            serve(visitor);
         }
         accept_next();
     });
 }
 
-// Called when accept4() has failed, for lack of descriptors for instance. As the listener stays readable, the next call
-// has to wait for a while.
+// Called when a connection could not be taken, for lack of descriptors for instance. As the listener stays readable,
+// the next call has to wait for a while.
 void DmbServer::accept_later() {
     retry_.expires_after(kOutOfDescriptors);
     retry_.async_wait([this, alive = std::weak_ptr(alive_)](std::error_code cancelled) {

@@ -25,7 +25,7 @@ class DmbServer {
     DmbServer& operator=(const DmbServer&) = delete;
 
     // Serves the peers that connect to `listener`, in place of the previous one.
-    void start(UniqueFd listener);
+    [[nodiscard]] Result<void> start(UniqueFd listener);
     Result<smcd::Fabric::Registered> register_dmb(const Gid& peer, std::uint32_t bytes);
     void deregister(DmbToken token) { dmbs_.erase(token); }
     [[nodiscard]] std::size_t registered() const { return dmbs_.size(); }

@@ -18,8 +18,11 @@ Result<void> LocalFabric::start() {
         return listener.error();
     }
     name_.emplace(socket_path(directory_, gid_));
-    server_.start(std::move(*listener));
-    return {};
+    auto started = server_.start(std::move(*listener));
+    if (!started) {
+        name_.reset();  // nobody listens there: restore() tries again
+    }
+    return started;
 }
 
 Result<bool> LocalFabric::restore() {

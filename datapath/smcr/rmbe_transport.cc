@@ -29,8 +29,9 @@ RmbeTransport::RmbeTransport(Parts parts)
     }
 }
 
-bool RmbeTransport::start(Poller&, Poller::Source& source) {
+bool RmbeTransport::start(Poller& poller, Poller::Source& source) {
     task_ = source.task;
+    parts_.group->settle(poller);  // G5: ends the connection that has written to the peer's RMBE before
     receiver_ = parts_.group->attach(parts_.token, *task_, *this, base_);
     const bool usable = receiver_ != nullptr && !receiver_->is_reassigned && use(parts_.group->pick(parts_.peer.link));
     if (receiver_ != nullptr && receiver_->lost) {

@@ -193,6 +193,15 @@ class Tcx(Upgrade):
         self.assert_smcd(2)
         self.upgrade(self.a)
 
+    def test_a_parent_that_ignores_its_children(self):
+        """An ignored SIGCHLD is inherited, and the kernel would tell the agent nothing of its successor's end."""
+        self.a.agent.stop()
+        self.a.agent = Agent(self.a, self.a.config(), command=["env", "--ignore-signal=CHLD"]).wait_serving()
+        self.a.write("agent.json", "{")
+        self.assertEqual(self.a.agent.ctl("upgrade").returncode, 1)
+        self.a.write("agent.json", json.dumps(self.a.agent.config))
+        self.upgrade(self.a)
+
     def test_another_directory_of_pins_needs_a_stop(self):
         """Nobody would look after what the agent that leaves has pinned."""
         changed = {**self.a.agent.config, "bpf": {"pin_path": f"{self.a.pins}-elsewhere"}}
