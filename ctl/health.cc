@@ -2,6 +2,7 @@
 // `smcctl health`, for probes that run in the agent's own container. An HTTP probe would be answered by the agent that
 // serves on this node, which may be in another container.
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <iostream>
@@ -10,6 +11,7 @@
 
 #include "ctl/client.h"
 #include "ctl/commands.h"
+#include "os/mounts.h"
 #include "os/unix_socket.h"
 
 namespace smc::ctl {
@@ -21,11 +23,19 @@ namespace {
 // Less than the five seconds after which kubelet gives a probe up.
 constexpr std::chrono::seconds kLongestConnect{1}, kLongestStatus{3};
 
-// Whether the process is in this container, that is, in this mount namespace. Without containers every one is.
+// Whether the process is in this container, that is, in this mount namespace. Without containers every one is, though a
+// service may have a mount namespace of its own.
 bool is_own(pid_t process) {
-    std::error_code failure;
-    const auto theirs = std::filesystem::read_symlink("/proc/" + std::to_string(process) + "/ns/mnt", failure);
-    return !failure && theirs == std::filesystem::read_symlink("/proc/self/ns/mnt", failure) && !failure;
+    struct stat theirs {};
+    struct stat own {};
+    if (process == 0) {
+        return false;
+    }
+    if (os::sees_the_nodes_mounts()) {
+        return true;
+    }
+    return ::stat(("/proc/" + std::to_string(process) + "/ns/mnt").c_str(), &theirs) == 0 &&
+           ::stat("/proc/self/ns/mnt", &own) == 0 && theirs.st_ino == own.st_ino && theirs.st_dev == own.st_dev;
 }
 
 // The answer of this container's own agent at this socket. Agents of other containers are not asked: they may hang.

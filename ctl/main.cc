@@ -2,6 +2,7 @@
 // smcctl: looks at a running agent, and at captures.
 #include <algorithm>
 #include <iostream>
+#include <stdexcept>
 
 #include "ctl/commands.h"
 #include "os/paths.h"
@@ -30,13 +31,18 @@ int main(int argc, char** argv) {
     add_live(app, context);
     add_decode(app, context);
     add_completion(app, context);
+    const auto no_agent = [&context] {
+        std::cerr << "Error: what answers at " << context.socket << " is no smc-agent of this version\n";
+        return kNoAgent;
+    };
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? kDone : kUsage;
     } catch (const nlohmann::json::exception&) {
-        std::cerr << "Error: what answers at " << context.socket << " is no smc-agent of this version\n";
-        return kNoAgent;
+        return no_agent();
+    } catch (const std::logic_error&) {  // of std::stoul() and substr(), for texts of another form
+        return no_agent();
     }
     std::cout.flush();
     if (!std::cout) {  // for instance a full disk; a pipe that its reader has closed ends smcctl by SIGPIPE before

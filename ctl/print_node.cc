@@ -19,6 +19,21 @@ std::string words(const json& list) {
     return text.empty() ? "-" : text;
 }
 
+std::string smcr_features(const json& roce) {
+    std::string text;
+    for (const auto& version : roce.value("versions", json::array())) {
+        text += (text.empty() ? "" : ", ") + std::string(version == 1 ? "v1" : "v2, v2.1");
+    }
+    return text.empty() || !roce.at("enabled").get<bool>() ? "-" : text;
+}
+
+std::string bypass_state(const json& bypass, const json& probe) {
+    if (!bypass.value("available", false) || bypass.value("off", false)) {
+        return "off (smcctl probe says why)";
+    }
+    return probe.value("automatic", false) ? "on" : "off for rules that say auto (smcctl probe says why)";
+}
+
 }  // namespace
 
 // In the blocks of smcr info and smcd info.
@@ -32,8 +47,8 @@ void print_info(std::ostream& out, const json& s) {
     print_table(out, {{"SMC Version:", "2.1"},
                       {"SMC Hostname:", word(s.at("agent").at("host_name"))},
                       {"SMC-D Features:", "v2, v2.1"},
-                      {"SMC-R Features:", s.at("roce").at("enabled").get<bool>() ? "v1, v2, v2.1" : "-"},
-                      {"Bypass:", s.at("bypass").value("available", false) ? "on" : "off (smcctl probe says why)"}});
+                      {"SMC-R Features:", smcr_features(s.at("roce"))},
+                      {"Bypass:", bypass_state(s.at("bypass"), s.value("probe", json::object()))}});
     out << "\nHardware Capabilities\n";
     print_table(out, {{"UEIDs:", words(s.at("eids"))},
                       {"SEID:", word(s.at("seid")).empty() ? "n/a" : word(s.at("seid"))},
@@ -53,7 +68,8 @@ void print_stats(std::ostream& out, const json& sums) {
              {"  Data transmitted (Bytes)", word(s.at("sent_bytes")) + " (" + bytes(s.at("sent_bytes")) + ")"}});
         out << "\n";
     }
-    for (const auto& [key, title] : {std::pair{"fallbacks", "TCP fallback"}, std::pair{"refused", "Refused"}}) {
+    for (const auto& [key, title] :
+         {std::pair{"fallbacks", "TCP fallback"}, std::pair{"refused", "Refused"}, std::pair{"broken", "Broken"}}) {
         out << title << "\n";
         std::vector<Row> rows;
         for (const auto& [reason, count] : sums.at(key).items()) {

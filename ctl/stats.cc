@@ -48,20 +48,21 @@ json sums_of(const json& status) {
                  {"smcr", {{"connections", 0U}, {"sent_bytes", 0U}, {"received_bytes", 0U}}},
                  {"bypass", {{"connections", 0U}, {"sent_bytes", 0U}, {"received_bytes", 0U}}},
                  {"fallbacks", json::object()},
-                 {"refused", json::object()}};
+                 {"refused", json::object()},
+                 {"broken", json::object()}};
     for (const auto& total : status.at("totals")) {
         const auto path = total.at("path").get<std::string>();
         const auto count = total.at("count").get<std::uint64_t>();
         const auto reason = total.at("reason").at("name").get<std::string>();
         if (path == "smcd" || path == "smcr" || path == "bypass") {
             sums[path]["connections"] = sums[path].at("connections").get<std::uint64_t>() + count;
-        } else if (path == "fallback" || path == "refused") {
-            sums[path == "fallback" ? "fallbacks" : "refused"][reason] = count;
+        } else {
+            sums[path == "fallback" ? "fallbacks" : path][reason] = count;
         }
     }
     for (const auto& traffic : status.at("traffic")) {
         const auto path = traffic.at("path").get<std::string>();
-        if (sums.contains(path)) {
+        if (path == "smcd" || path == "smcr" || path == "bypass") {
             sums[path]["sent_bytes"] = traffic.at("sent");
             sums[path]["received_bytes"] = traffic.at("received");
         }

@@ -15,6 +15,8 @@ const char* name(Path path) {
             return "fallback";
         case Path::kRefused:
             return "refused";
+        case Path::kBroken:
+            return "broken";
     }
     return "?";
 }

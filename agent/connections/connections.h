@@ -21,7 +21,8 @@
 namespace smc {
 
 enum class Role { kClient, kServer };
-enum class Path { kHandshake, kSmcD, kSmcR, kFallback, kRefused };
+// kBroken is for Connections::count() only: a connection over SMC that failed keeps its path.
+enum class Path { kHandshake, kSmcD, kSmcR, kFallback, kRefused, kBroken };
 const char* name(Path path);
 
 // Resources of an SMC-D or SMC-R connection, for display.
@@ -111,7 +112,8 @@ class Connections {
     };
     [[nodiscard]] std::map<Path, Traffic> traffic() const;
 
-    // Counts the paths that connections took or were left on, by reason. Never reset.
+    // Counts the paths that connections took or were left on, and failures of connections over SMC, by reason. Never
+    // reset.
     void count(Path path, Reason reason) { totals_[{path, reason}]++; }
     [[nodiscard]] const std::map<std::pair<Path, Reason>, std::uint64_t>& totals() const { return totals_; }
 

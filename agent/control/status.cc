@@ -154,6 +154,7 @@ json Introspection::status() const {
                 {"pin_path", p_.config.pin_path},
                 {"roce",
                  {{"enabled", p_.config.roce.enabled},
+                  {"versions", p_.config.roce.versions},
                   {"ports", devices()["smcr"].size()},
                   {"registered_bytes", p_.smcr_groups.registered()},
                   {"memory_bytes", std::uint64_t{p_.config.roce.memory_mib} << 20}}},

@@ -171,7 +171,7 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Netns& netns, Na
     // client with an agent goes on with TCP after a reset. Any other one would fail, so a few are taken all the same.
     constexpr std::size_t kBeyond = 64;
     if (!connection_quotas_.has_for(netns->inode(), inbound.cgroup, inbound.peer_agent != 0 ? 0 : kBeyond)) {
-        p_.connections.count(Path::kRefused, Reason::kLimit);
+        p_.connections.count(inbound.peer_agent != 0 ? Path::kFallback : Path::kRefused, Reason::kLimit);
         return;  // closing resets it (L1)
     }
     const Handle connection = admit(Role::kServer, netns->inode(), inbound.cgroup);
@@ -404,9 +404,14 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     end_connection(c, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());
+    if (end.reason == Reason::kNone || end.reason == Reason::kApplicationReset || end.reason == Reason::kPeerAborted) {
+        return;  // as its applications wanted
+    }
+    if (c->path != Path::kFallback) {
+        p_.connections.count(Path::kBroken, end.reason);
+    }
     // A broken link was already logged by its link group, once for all of its connections.
-    if (end.reason != Reason::kNone && end.reason != Reason::kApplicationReset && end.reason != Reason::kPeerAborted &&
-        end.reason != Reason::kLinkDown) {
+    if (end.reason != Reason::kLinkDown) {
         note(*c, "broken");
     }
 }

@@ -4,7 +4,9 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <array>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
@@ -121,7 +123,9 @@ void add_connections(Families& to, const json& status) {
     };
     by_reason("fallback", "smc_agent_fallbacks_total", "Connections that went back to TCP, by reason.");
     by_reason("refused", "smc_agent_refused_total",
-              "Connections that failed, so that the application saw an error, by reason.");
+              "Connections that were not made, by reason: one of the applications saw an error, or had gone before.");
+    by_reason("broken", "smc_agent_broken_total",
+              "Connections over SMC that failed, so that the applications saw an error, by reason.");
     for (const auto& [direction, name, help] :
          {std::tuple{"sent", "smc_agent_sent_bytes_total", "Bytes that applications sent, by path."},
           std::tuple{"received", "smc_agent_received_bytes_total", "Bytes that applications were given, by path."}}) {
@@ -157,14 +161,15 @@ void add_groups(Families& to, const json& groups) {
         degraded += number(group["degraded"]);
     }
     to.gauge("smc_agent_link_groups_degraded", "SMC-R link groups that have lost their second link.", degraded);
+    std::map<std::array<std::string, 3>, double> links;
     for (const auto& group : groups["smcr"]) {
         for (const auto& link : group["links"]) {
-            to.gauge("smc_agent_link_state", "1: the link is active.", link["state"] == "LINK_ACTIVE" ? 1 : 0,
-                     {{"lgr", text(group["id"])},
-                      {"link", text(link["number"])},
-                      {"ibdev", text(link["device"])},
-                      {"port", text(link["port"])}});
+            links[{text(link["device"]), text(link["port"]), text(link["state"])}]++;
         }
+    }
+    for (const auto& [of, count] : links) {
+        to.gauge("smc_agent_links", "Links of SMC-R link groups, by port and state.", count,
+                 {{"ibdev", of[0]}, {"port", of[1]}, {"state", of[2]}});
     }
 }
 

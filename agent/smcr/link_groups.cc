@@ -240,11 +240,11 @@ void LinkGroups::on(const group::GroupUp& action) {
     }
     const clc::SmcrPeer& peer = group->peer();
     const group::GroupLink& first = group->links().all().begin()->second;
-    log()->info("link group {} with {} ({}) is up: role {}, device {}, {} {}, version {}, {}",
-                static_cast<std::uint32_t>(action.group), peer.link.gid.text(),
-                peer.host_name.empty() ? "no name" : peer.host_name, group->key().server ? "server" : "client",
-                first.port.device, first.own.gid.text(), text(first.own.qpn), group->key().version,
-                group::text(group->links().type()));
+    log()->limited(LogLevel::kInfo, "link group {} with {} ({}) is up: role {}, device {}, {} {}, version {}, {}",
+                   static_cast<std::uint32_t>(action.group), peer.link.gid.text(),
+                   peer.host_name.empty() ? "no name" : peer.host_name, group->key().server ? "server" : "client",
+                   first.port.device, first.own.gid.text(), text(first.own.qpn), group->key().version,
+                   group::text(group->links().type()));
 }
 
 void LinkGroups::on(const group::LinkChanged& action) {
@@ -255,10 +255,11 @@ void LinkGroups::on(const group::LinkChanged& action) {
     const auto id = static_cast<std::uint32_t>(action.group);
     const char* type = group::text(group->links().type());
     if (!action.up) {
-        log()->warn("link group {} has lost link {}: {}; the group is {} now", id, action.link, action.why, type);
+        log()->limited(LogLevel::kWarn, "link group {} has lost link {}: {}; the group is {} now", id, action.link,
+                       action.why, type);
     } else if (const group::GroupLink* link = group->links().find(action.link)) {
-        log()->info("link group {}: link {} is up: {}, {} to {}; the group is {} now", id, action.link,
-                    link->port.device, link->own.gid.text(), link->peer.gid.text(), type);
+        log()->limited(LogLevel::kInfo, "link group {}: link {} is up: {}, {} to {}; the group is {} now", id,
+                       action.link, link->port.device, link->own.gid.text(), link->peer.gid.text(), type);
     }
 }
 
@@ -266,7 +267,7 @@ void LinkGroups::on(const group::GroupOver& action) {
     const std::string peer = action.peer.text();
     const auto id = static_cast<std::uint32_t>(action.group);
     if (action.connections == 0) {
-        log()->info("link group {} with {} ended: {}", id, peer, action.detail);
+        log()->limited(LogLevel::kInfo, "link group {} with {} ended: {}", id, peer, action.detail);
     } else {
         log()->warn("link group {} with {} ended, {} connections are lost: {} ({})", id, peer, action.connections,
                     reason_name(action.reason), action.detail);

@@ -2,15 +2,14 @@
 #include "agent/steer/pins.h"
 
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <iterator>
 #include <system_error>
+
+#include "os/mounts.h"
 
 namespace smc::bpf {
 
@@ -24,24 +23,6 @@ bool is_bpffs(const std::string& path) {
     return ::statfs(path.c_str(), &status) == 0 && status.f_type == kBpfFsMagic;
 }
 
-// The initial mount namespace's inode number: Linux 6.18 and later have the first one. Before, it was the first or the
-// second number that the kernel gave to any namespace.
-constexpr ino_t kInitialMounts[] = {0xeffffff8, 0xf0000000, 0xf0000001};
-
-// Whether this process is in the node's mount namespace: what it mounts outlives it. A process 1 with more capabilities
-// than the agent does not show its namespace.
-bool sees_the_nodes_mounts() {
-    struct stat own {};
-    struct stat first {};
-    if (::stat("/proc/self/ns/mnt", &own) != 0) {
-        return false;
-    }
-    if (::stat("/proc/1/ns/mnt", &first) == 0) {
-        return own.st_ino == first.st_ino && own.st_dev == first.st_dev;
-    }
-    return std::ranges::find(kInitialMounts, own.st_ino) != std::end(kInitialMounts);
-}
-
 bool is_ours(const std::string& name) {
     return name.starts_with("smc_");
 }
@@ -51,7 +32,7 @@ bool is_ours(const std::string& name) {
 Result<void> make_pin_directory(const std::string& path) {
     const auto parent = std::filesystem::path(path).parent_path().string();
     if (path.starts_with(std::string(kBpfFs) + "/") && !is_bpffs(kBpfFs)) {
-        if (!sees_the_nodes_mounts()) {
+        if (!os::sees_the_nodes_mounts()) {
             return Error{
                 ENODEV,
                 "pinning maps: the node has no bpf file system on /sys/fs/bpf, and one that the agent mounts in "

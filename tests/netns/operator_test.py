@@ -166,6 +166,8 @@ class Operator(TwoNodes):
         self.assertIn("another smc-agent holds it?", other.text())
 
     def test_probes_ask_the_agent_of_their_own_container(self):
+        self.a.agent.stop()
+        self.a.agent = Agent(self.a, self.a.config(), command=["unshare", "--mount"]).wait_serving()
         talker, _ = self.talk()
         # An agent of another container, that is, of another mount namespace, which leaves and hangs.
         hangs = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(1)\n"
@@ -179,10 +181,12 @@ class Operator(TwoNodes):
 
         def health(*options):
             """As kubelet runs it, which gives up after five seconds."""
-            command = [CTL, "--socket", self.a.control, "health", *options]
+            inside = ["nsenter", f"--mount=/proc/{self.a.agent.pid}/ns/mnt"]
+            command = [*inside, CTL, "--socket", self.a.control, "health", *options]
             return subprocess.run(command, capture_output=True, text=True, timeout=5)
 
         self.assertEqual((health().returncode, health("--ready").returncode), (0, 0))
+        self.ctl("health")  # from outside all containers: an agent that systemd has started has its own mounts, too
         # An agent that takes no connections for a while is ready: Kubernetes need not replace it.
         self.ctl("drain")
         self.assertFalse(self.a.agent.status()["agent"]["serving"])
