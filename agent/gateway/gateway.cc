@@ -407,7 +407,9 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     if (end.reason == Reason::kNone || end.reason == Reason::kApplicationReset || end.reason == Reason::kPeerAborted) {
         return;  // as its applications wanted
     }
-    if (c->path != Path::kFallback) {
+    // TCP, too, resets an application that writes to a peer that has closed; and nobody misses a peer's late close.
+    const bool as_tcp = end.reason == Reason::kPeerClosedEarly || end.reason == Reason::kCloseTimeout;
+    if (c->path != Path::kFallback && !as_tcp) {
         p_.connections.count(Path::kBroken, end.reason);
     }
     // A broken link was already logged by its link group, once for all of its connections.

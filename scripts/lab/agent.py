@@ -82,6 +82,13 @@ class Agent:
 
     def totals(self):
         """{(path, reason): count} of ended connections, without counts of 0."""
+        return {key: count for key, count in self._counted().items() if key[0] != "broken"}
+
+    def broken(self):
+        """Connections over SMC that have failed, by reason."""
+        return {reason: count for (path, reason), count in self._counted().items() if path == "broken"}
+
+    def _counted(self):
         return {(t["path"], t["reason"]["name"]): t["count"] for t in self.status()["totals"] if t["count"]}
 
     def smcr_groups(self):

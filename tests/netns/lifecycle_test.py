@@ -185,6 +185,9 @@ while True:
         getattr(self, victim).agent.stop(how)
         self.assertEqual(client.communicate(timeout=20)[0], "error ConnectionResetError\n")  # L1
         self.assertIn(self.hear(server), ("server ConnectionResetError", "server BrokenPipeError"))
+        if how == signal.SIGKILL:
+            left = self.b if victim == "a" else self.a
+            wait_for("the failure to be counted", lambda: sum(left.agent.broken().values()) == 1)
 
     def test_killed_client_agent_ends_connections_with_an_error(self):
         self.ends_with_an_error("a", signal.SIGKILL)
