@@ -142,7 +142,7 @@ void print_namespaces(std::ostream& out, const json& namespaces) {
 }
 
 void print_counts(std::ostream& out, const json& s) {
-    out << "\nConnections since the start, by path\n";
+    out << "\nConnections since the start, by path (broken: those over SMC that failed)\n";
     std::vector<Row> rows{{"Path", "Reason", "Count", ""}};
     for (const auto& t : s.at("totals")) {
         rows.push_back({word(t.at("path")), reason(t.at("reason")), word(t.at("count")),

@@ -405,7 +405,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());
     if (end.reason == Reason::kNone || end.reason == Reason::kApplicationReset || end.reason == Reason::kPeerAborted) {
-        return;  // as its applications wanted
+        return;  // as an application wanted, or for a reason that the peer's agent knows
     }
     // TCP, too, resets an application that writes to a peer that has closed; and nobody misses a peer's late close.
     const bool as_tcp = end.reason == Reason::kPeerClosedEarly || end.reason == Reason::kCloseTimeout;

@@ -125,7 +125,7 @@ void add_connections(Families& to, const json& status) {
     by_reason("refused", "smc_agent_refused_total",
               "Connections that were not made, by reason: one of the applications saw an error, or had gone before.");
     by_reason("broken", "smc_agent_broken_total",
-              "Connections over SMC that failed, so that the applications saw an error, by reason.");
+              "Connections over SMC that failed, by reason; not those that the peer aborted.");
     for (const auto& [direction, name, help] :
          {std::tuple{"sent", "smc_agent_sent_bytes_total", "Bytes that applications sent, by path."},
           std::tuple{"received", "smc_agent_received_bytes_total", "Bytes that applications were given, by path."}}) {

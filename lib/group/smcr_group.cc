@@ -133,10 +133,9 @@ bool SmcrGroup::is_with(const SmcrKey& key, const PeerId& peer) const {
     if (key.peer_gid.is_v4() != key_.peer_gid.is_v4()) {
         return false;
     }
-    // A Linux client looks for the group by the GID that it has offered as well, and says "out of sync" if the server
-    // names a group of another one of its devices.
+    const bool same_peer = peer != PeerId{} && peer_.id == peer;
     const bool same_gid = key.peer_gid.normalised() == key_.peer_gid.normalised() || links_.has_peer(key.peer_gid);
-    return same_gid && (peer == PeerId{} || peer_.id == PeerId{} || peer_.id == peer);
+    return same_peer || (same_gid && (peer == PeerId{} || peer_.id == PeerId{}));
 }
 
 // --- LLC ------------------------------------------------------------------------------------------------------------

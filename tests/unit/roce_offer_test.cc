@@ -60,7 +60,6 @@ TEST_CASE("roce_offer__version_1_uses_rocev1_where_there_is_some") {
     CHECK(soft->gids.empty());
 }
 
-// v2.1, Client RoCEv2 GID List, notes 2 and 6b: the server takes the first one that is not in use for the second link.
 TEST_CASE("roce_offer__two_ports_are_not_offered_with_the_mac_of_one") {
     const std::vector ports{port("a", 7, {"10.0.0.1"}), port("b", 8, {"10.0.0.3"}, {"10.0.0.1"})};
     const auto both = ports_to_offer(ports, kLocal, true, true).value();
@@ -68,6 +67,7 @@ TEST_CASE("roce_offer__two_ports_are_not_offered_with_the_mac_of_one") {
     CHECK(ports_to_offer(ports, kLocal, true, false).value().mac.bytes[0] == 8);
 }
 
+// v2.1, Client RoCEv2 GID List, notes 2 and 6b: the server takes the first one that is not in use for the second link.
 TEST_CASE("roce_offer__other_ports_are_offered_and_no_second_address_of_one_port") {
     std::vector ports{port("a", 7, {"10.0.0.7", "10.0.0.1", "10.0.0.8"}), port("b", 8, {"fd00::2", "10.0.0.2"}),
                       port("c", 9, {"fd00::3"}), port("d", 10, {"10.0.9.9"}, {}, 100)};

@@ -101,12 +101,10 @@ struct Pair {
     Node server{.server = true}, client{.server = false};
     std::uint8_t limit = 255;    // connections of a link group
     std::uint8_t max_links = 1;  // likewise
-    PeerId id{};                 // of either end
 
     [[nodiscard]] clc::SmcrPeer proposal(const char* gid = "10.0.0.2") const {
         clc::SmcrPeer peer;
         peer.link.gid = *RoceGid::parse(gid);
-        peer.id = id;
         peer.max_connections = limit;
         peer.max_links = max_links;
         return peer;

@@ -154,21 +154,6 @@ TEST_CASE("smcr_groups__a_client_that_never_confirms_is_given_16_RMBEs_of_a_link
     CHECK(p.server.group(1).active());
 }
 
-// A Linux client declines such an offer as out of sync, because it compares the GID, too.
-TEST_CASE("smcr_groups__a_group_is_offered_to_its_peer_at_the_same_gid_only") {
-    Pair p{.id = {7}};
-    p.connect(1);
-    const auto second_with = [&](std::uint64_t member, const char* gid, std::uint8_t id) {
-        clc::SmcrPeer other = p.proposal(gid);
-        other.id = {id};
-        p.server.join(member, other);
-        return told<Joined>(p.server.log, member).value().local.first_contact;
-    };
-    CHECK_FALSE(second_with(2, "10.0.0.2", 7));
-    CHECK(second_with(3, "10.0.0.3", 7));
-    CHECK(second_with(4, "10.0.0.2", 8));
-}
-
 TEST_CASE("smcr_groups__a_group_that_is_forming_is_not_ended_by_a_second_connection") {
     Pair p;
     p.server.join(1, p.proposal());

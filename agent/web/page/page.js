@@ -142,7 +142,8 @@ function show(status) {
     ["Sent", (a) => bytes(a.sent), true],
     ["Received", (a) => bytes(a.received), true],
   ], "No connection is in the agent now.");
-  const others = status.totals.filter((one) => one.reason.name !== "none").sort((a, b) => b.count - a.count);
+  const others = status.totals.filter((one) => one.reason.name !== "none" && one.path !== "broken");
+  others.sort((a, b) => b.count - a.count);
   fill("reasons", others, [
     ["Reason", (t) => t.reason.name],
     ["Code", (t) => t.reason.code],

@@ -40,7 +40,7 @@ class UrgentSend {
 
 class Sending {
  public:
-    static constexpr std::uint32_t kWholeRingProbes = 64;  // bytes; the next one is sent after twice the time, or later
+    static constexpr std::uint32_t kWholeRingProbes = 64;  // bytes, one for each time that the peer is asked
 
     // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` if there is
     // less memory to send from. `cursor_is_told`: the peer sends its consumer cursor in messages. If the window is then

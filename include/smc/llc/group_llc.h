@@ -21,7 +21,8 @@
 // added.
 //
 // Invariants (M1 in rkeys.h, M4 in link_out.h):
-//   M2  Every request has a deadline. If a request is not answered, the link that carried it counts as down (C.7.1).
+//   M2  Every request has a deadline. If a request is not answered, the link that carried it counts as down (C.7.1);
+//       after ADD LINK or DELETE LINK only if it does not answer TEST LINK either.
 //   M3  Exactly one Over is ever returned, and nothing after it. It comes when the last link is gone or all are
 //       deleted.
 //   M5  Each link that was up has exactly one LinkGone, or none if Over comes first.
