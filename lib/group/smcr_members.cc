@@ -33,38 +33,14 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
     const Out out{actions, now};
     const MemberId id = join.member;
     choose_bytes(join);
-    Member& member =
-        members_.insert_or_assign(id, Member{.join = std::move(join), .state = Member::State::kAwaitingRmbe})
-            .first->second;
-    const clc::SmcrPeer& peer = member.join.peer;
-    member.first_contact = peer.first_contact;
+    Member& member = members_.insert_or_assign(id, Member{.join = std::move(join)}).first->second;
     waiting_.insert(id);
-    if (member.first_contact) {
+    if (member.join.peer.first_contact) {
+        member.first_contact = true;
+        member.state = Member::State::kAwaitingRmbe;
         if (const auto refusal = make_group(member, out)) {
             refuse(member, *refusal, "", out);
         }
-        return follow_up(nullptr, std::move(actions), now);
-    }
-    // The EID is not compared: the server decides who shares a group, and a Linux server uses one group for all EIDs.
-    const auto is_with_peer = [&](const SmcrGroup& group) { return !group.key().server && group.peer().id == peer.id; };
-    const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
-        const SmcrGroup& group = *entry.second;
-        return is_with_peer(group) && group.active() && group.key().version == peer.version &&
-               group.key().pnet_id == member.join.port.pnet_id && group.key().vlan == member.join.vlan &&
-               group.links().with_peer(peer.link);
-    });
-    const bool known = std::ranges::any_of(groups_, [&](const auto& entry) {
-        return is_with_peer(*entry.second) && (entry.second->active() || !entry.second->settled());
-    });
-    if (it == groups_.end()) {
-        // kBusy if there is a group with this server. It may be forming still, and be active at the server already; its
-        // link may just have gone; or a Linux server, which does not compare versions, has named a link of another
-        // version. None of these is a reason to end the group.
-        refuse(member, known ? Refusal::kBusy : Refusal::kOutOfSync, "the server named a link that is not known here",
-               out);
-    } else {
-        member.group = it->second.get();
-        member.peer_link = *member.group->links().with_peer(peer.link);
     }
     return follow_up(nullptr, std::move(actions), now);
 }
@@ -162,6 +138,9 @@ bool SmcrGroups::advance(Member& member, Out out) {
 }
 
 bool SmcrGroups::choose(Member& member, Out out) {
+    if (!member.server) {
+        return find_named(member, out);
+    }
     const clc::SmcrPeer& peer = member.join.peer;
     const SmcrKey key{true, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id, member.join.vlan};
     member.group = find_for(key, peer.id);
@@ -179,6 +158,41 @@ bool SmcrGroups::choose(Member& member, Out out) {
     }
     member.state = Member::State::kAwaitingRmbe;
     return true;
+}
+
+// Finds the link that the server has named. The EID is not compared: the server decides who shares a group, and a Linux
+// server uses one group for all EIDs.
+bool SmcrGroups::find_named(Member& member, Out out) {
+    const clc::SmcrPeer& peer = member.join.peer;
+    bool known = false;  // there is a group with this server
+    member.chooses_at = kNever;
+    std::optional<TimePoint> forming;
+    for (const auto& [id, group] : groups_) {
+        if (group->key().server || group->peer().id != peer.id) {
+            continue;
+        }
+        const auto link = group->links().with_peer(peer.link);
+        if (link && group->active() && group->key().version == peer.version &&
+            group->key().pnet_id == member.join.port.pnet_id && group->key().vlan == member.join.vlan) {
+            member.group = group.get();
+            member.peer_link = *link;
+            member.state = Member::State::kAwaitingRmbe;
+            return true;
+        }
+        known |= group->active() || !group->settled();
+        if (const TimePoint until = group->began() + terms_.first_contact; !group->settled() && out.now < until) {
+            forming = std::max(forming.value_or(until), until);
+        }
+    }
+    if (forming) {
+        // A first contact ends at the server before it ends here, so the link may be one of it.
+        member.chooses_at = *forming;
+        return false;
+    }
+    // kBusy if there is a group with this server. Its link may just have gone, or a Linux server, which does not
+    // compare versions, has named a link of another version: neither is a reason to end the group.
+    refuse(member, known ? Refusal::kBusy : Refusal::kOutOfSync, "the server named a link that is not known here", out);
+    return false;
 }
 
 bool SmcrGroups::assign(Member& member, Out out) {

@@ -136,10 +136,11 @@ Actions Client::let_go_and_learn(Reason reason, std::string detail, Actions acti
 RememberServer Client::lesson(Reason reason) const {
     const bool of_the_moment = reason == Reason::kPeerClosed || reason == Reason::kFabric ||
                                reason == Reason::kBudget || reason == Reason::kHandshakeTimeout;
-    // Neither a leg that could not be connected, nor a server's application that refuses this one connection, says
-    // anything about the server's SMC, so the server is only paused.
+    // Nothing about the server's SMC follows from a leg that could not be connected, a link that went or was not there
+    // yet, or a server's application that refuses this one connection. The server is only paused.
     const bool refused = reason == Reason::kPeerDeclined && outcome_.peer_reason == Reason::kServerRefused;
-    const bool pause = reason == Reason::kNoLeg || (peer_agent_ && (of_the_moment || refused));
+    const bool own = reason == Reason::kNoLeg || reason == Reason::kNoActiveLink;
+    const bool pause = own || (peer_agent_ && (of_the_moment || refused));
     return {pause ? RememberServer::As::kPause : RememberServer::As::kNotNow, reason};
 }
 

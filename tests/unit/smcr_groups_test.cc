@@ -154,15 +154,35 @@ TEST_CASE("smcr_groups__a_client_that_never_confirms_is_given_16_RMBEs_of_a_link
     CHECK(p.server.group(1).active());
 }
 
-TEST_CASE("smcr_groups__a_group_that_is_forming_is_not_ended_by_a_second_connection") {
+// A first contact ends at the server before it ends at the client.
+TEST_CASE("smcr_groups__a_client_waits_for_its_own_first_contact_if_the_server_names_the_link_of_it") {
     Pair p;
     p.server.join(1, p.proposal());
     const Joined first = told<Joined>(p.server.log, 1).value();
-    p.client.join(1, p.end_of(first));
     clc::SmcrPeer other = p.end_of(first);
     other.first_contact = false;
-    p.client.join(2, other);
-    CHECK(told<JoinRefused>(p.client.log, 2).value().refusal == Refusal::kBusy);
+    SECTION("the first contact succeeds") {
+        p.client.join(1, p.end_of(first));
+        p.client.join(2, other);
+        CHECK((!told<Joined>(p.client.log, 2) && !told<JoinRefused>(p.client.log, 2)));
+        p.client.await(1, p.end_of(first));
+        p.server.await(1, p.end_of(told<Joined>(p.client.log, 1).value()));
+        p.talk();
+        CHECK(told<Joined>(p.client.log, 2).value().group == p.client.group(1).id());
+    }
+    SECTION("it takes too long") {
+        p.client.join(1, p.end_of(first));
+        p.client.join(2, other);
+        p.client.tick(p.client.groups.next_deadline());
+        CHECK(p.client.now == kStart + 2s);
+        CHECK(told<JoinRefused>(p.client.log, 2).value().refusal == Refusal::kBusy);
+    }
+    SECTION("it fails") {
+        p.client.join(1, p.end_of(first));
+        p.client.join(2, other);
+        p.client.on(p.client.groups.link_down(p.client.group(1).id(), llc::kFirstLink, "port down", kStart));
+        CHECK(told<JoinRefused>(p.client.log, 2).value().refusal == Refusal::kOutOfSync);
+    }
 }
 
 TEST_CASE("smcr_groups__what_one_side_does_not_know_of_is_no_group_for_the_other") {

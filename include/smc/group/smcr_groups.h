@@ -4,7 +4,7 @@
 // peer is under way, its other connections wait for it (SmcrTerms::first_contact), so that a burst of connections makes
 // one group.
 //
-//   a member     kChoosing      server: waits for another first contact with its peer
+//   a member     kChoosing      waits for another first contact with its peer
 //                kAwaitingRmbe  waits for its RMBE
 //                kConnecting    client, first contact: waits until the queue pair is connected
 //                kJoined        it was told Joined
@@ -131,6 +131,7 @@ class SmcrGroups {
     void settle(Out out);
     bool advance(Member& member, Out out);
     bool choose(Member& member, Out out);
+    bool find_named(Member& member, Out out);
     bool assign(Member& member, Out out);
     bool connect(Member& member, Out out);
     bool await(Member& member, Out out);
