@@ -94,7 +94,8 @@ void ClientRunner::connected(int error) {
     const Endpoint server = remote_of(wanted_.tuple);
     local_ =
         local_of(*wanted_.netns, from_abi(wanted_.request.local), server, wanted_.request.mark, wanted_.request.uid);
-    feed(session_.connected(seen, means_for(parts_, server, local_, wanted_.request.smcd != 0), os::now()));
+    const bool agent = seen == session::PeerOption::kAgent;
+    feed(session_.connected(seen, means_for(parts_, server, local_, wanted_.request.smcd != 0, agent), os::now()));
 }
 
 void ClientRunner::on(const session::FinishConnect&) {

@@ -57,8 +57,8 @@ inline smcr::Devices::Local local_of(const Namespace& netns, const Endpoint& loc
 
 // Which kinds of SMC this node may use for that connection. `smcd`: whether the policy allows SMC-D.
 inline clc::Means means_for(const SessionParts& parts, const Endpoint& peer, const smcr::Devices::Local& local,
-                            bool smcd) {
-    return {smcd && !parts.node.ism.empty(), parts.roce_devices.offer_for(local, peer)};
+                            bool smcd, bool peer_agent) {
+    return {smcd && !parts.node.ism.empty(), parts.roce_devices.offer_for(local, peer, peer_agent)};
 }
 
 template <class Session>

@@ -44,8 +44,8 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
     return shown;
 }
 
-// A SYN of an agent with port 0 is an application's request. If the answer had reached the client with option 254, the
-// client's agent would have reset the connection.
+// Why CLC is not to be expected on this connection; kNone: it is. A SYN of an agent with port 0 is an application's
+// request: if its client had received option 254 in the SYN-ACK, that client's agent would have reset the connection.
 Reason without_option(const smc_inbound& inbound) {
     return inbound.since_ns != 0 && inbound.callback_ran == 0 ? Reason::kOptionTaken
            : inbound.peer_agent != 0 && inbound.port == 0     ? Reason::kAnswerLost
@@ -58,7 +58,8 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
     : Runner(
           parts, connection,
           session::Server(parts.node, parts.smcd_groups,
-                          means_for(parts, from, local_of(*netns, connection->server, from), inbound.smcd != 0),
+                          means_for(parts, from, local_of(*netns, connection->server, from), inbound.smcd != 0,
+                                    inbound.peer_agent != 0),
                           {inbound.peer_agent != 0, inbound.peer_announces != 0, without_option(inbound)}, os::now()),
           inbound.buffers, std::move(on_end)),
       programs_(programs),
@@ -167,8 +168,8 @@ void ServerRunner::on(const session::Run& action) {
     end({SessionEnd::Kind::kSmc, action.outcome, std::move(leg), clc_->release()});
 }
 
-// If a SYN of the client's tuple has made the half-open connection of the leg go, although the client is connected,
-// somebody has forged that SYN. The leg has no hairpin then, and nobody hears it; so that the client learns of it, the
+// If a SYN of the client's tuple has ended the leg's half-open connection, although the client is connected, somebody
+// has forged that SYN. The leg has no hairpin then, and nobody hears it; so that the client learns of it, the
 // data path has to see a leg that is not connected.
 void ServerRunner::disconnect_if_unheard(int leg) const {
     if (!programs_.hairpins.get(app())) {

@@ -216,7 +216,7 @@ bool Devices::speaks(unsigned version) const {
 
 bool Devices::serves(const Local& local) const {
     return (config_.pnets.empty() && local.vlan == 0) ||
-           ports_to_offer(ports_for(local.address), local, speaks(clc::kVersion1), speaks(clc::kVersion2));
+           ports_to_offer(ports_for(local.address), local, speaks(clc::kVersion1), speaks(clc::kVersion2), true);
 }
 
 std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) const {
@@ -244,8 +244,9 @@ std::optional<Devices::Usable> Devices::usable_for(const Local& local, std::uint
     return Usable{devices_.at(choice->port->device).context, *choice->port, choice->gid};
 }
 
-std::optional<clc::RoceOffer> Devices::offer_for(const Local& local, const Endpoint& peer) const {
-    auto offer = ports_to_offer(ports_for(local.address), local, speaks(clc::kVersion1), speaks(clc::kVersion2));
+std::optional<clc::RoceOffer> Devices::offer_for(const Local& local, const Endpoint& peer, bool peer_agent) const {
+    auto offer =
+        ports_to_offer(ports_for(local.address), local, speaks(clc::kVersion1), speaks(clc::kVersion2), peer_agent);
     if (!offer) {
         return std::nullopt;
     }

@@ -47,7 +47,9 @@ class Devices {
     [[nodiscard]] bool serves(const Local& local) const;
     // The port with exactly this device, number and GID, if it is active.
     [[nodiscard]] std::optional<Usable> usable(const group::LocalPort& port) const;
-    [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Local& local, const Endpoint& peer) const;
+    // `peer_agent`: the peer is an agent, and not a kernel.
+    [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Local& local, const Endpoint& peer,
+                                                          bool peer_agent) const;
     [[nodiscard]] const std::vector<roce::Port>& ports() const { return ports_; }
     [[nodiscard]] const Pnets& pnets() const { return pnets_; }
     // Devices that are not used, and why.

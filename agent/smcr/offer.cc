@@ -18,9 +18,12 @@ std::optional<roce::PortChoice> choose_port(const std::vector<roce::Port>& ports
     return roce::port_for(ports, local.address, *local.vlan);
 }
 
-std::optional<clc::RoceOffer> ports_to_offer(const std::vector<roce::Port>& ports, const Local& local, bool v1,
-                                             bool v2) {
+std::optional<clc::RoceOffer> ports_to_offer(const std::vector<roce::Port>& ports, const Local& local, bool v1, bool v2,
+                                             bool peer_agent) {
     auto for_v1 = v1 ? choose_port(ports, local, clc::kVersion1) : std::nullopt;
+    if (for_v1 && !peer_agent && for_v1->gid.version != roce::RoceVersion::kV1) {
+        for_v1.reset();
+    }
     const auto for_v2 = v2 ? choose_port(ports, local, clc::kVersion2) : std::nullopt;
     if (for_v1 && for_v2 && for_v1->gid.mac != for_v2->gid.mac) {
         for_v1.reset();  // a Proposal has one MAC address: a Linux server sends to it in either version

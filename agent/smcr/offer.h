@@ -26,8 +26,9 @@ std::optional<roce::PortChoice> choose_port(const std::vector<roce::Port>& ports
 // The GIDs and the MAC address to offer, for those of the versions that have a port. The first GID of version 2 is that
 // of the connection's own link; each other port follows with one GID, in the order of `ports`, because a server takes
 // the others for a second link, which is of use on another port only (v2.1, Client RoCEv2 GID List, notes 2 and 6b).
-// Addresses and networks of version 1 are not set. nullopt: neither version has a port.
-std::optional<clc::RoceOffer> ports_to_offer(const std::vector<roce::Port>& ports, const Local& local, bool v1,
-                                             bool v2);
+// Addresses and networks of version 1 are not set. `peer_agent`: the peer is an agent, with which version 1 may use
+// RoCEv2, too. nullopt: neither version has a port.
+std::optional<clc::RoceOffer> ports_to_offer(const std::vector<roce::Port>& ports, const Local& local, bool v1, bool v2,
+                                             bool peer_agent);
 
 }  // namespace smc::smcr
