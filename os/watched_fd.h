@@ -10,8 +10,8 @@
 
 namespace smc::os {
 
-// Gives `fd` to `to`, which must have none. If epoll takes no more (fs.epoll.max_user_watches), `fd` is closed.
-inline Result<void> watch(asio::posix::stream_descriptor& to, UniqueFd fd) {
+// Gives `fd` to `to`, which must have none. If epoll takes no more (fs.epoll.max_user_watches), `fd` stays as it is.
+inline Result<void> watch(asio::posix::stream_descriptor& to, UniqueFd&& fd) {
     std::error_code failure;
     to.assign(fd.get(), failure);
     if (failure) {

@@ -60,15 +60,23 @@ void DmbServer::accept_next() {
             return;
         }
         if (fd && same_user(fd.get())) {
-            const auto visitor = std::make_shared<Visitor>(Visitor{stream_descriptor(io_)});
-            if (!os::watch(visitor->socket, std::move(fd))) {
-                accept_later();
-                return;
-            }
-            serve(visitor);
+            accepted_ = std::move(fd);
         }
-        accept_next();
+        serve_accepted();
     });
+}
+
+// A peer takes the end of its connection for the end of this agent. So a connection that cannot be watched now is kept.
+void DmbServer::serve_accepted() {
+    if (accepted_) {
+        const auto visitor = std::make_shared<Visitor>(Visitor{stream_descriptor(io_)});
+        if (!os::watch(visitor->socket, std::move(accepted_))) {
+            accept_later();
+            return;
+        }
+        serve(visitor);
+    }
+    accept_next();
 }
 
 // Called when a connection could not be taken, for lack of descriptors for instance. As the listener stays readable,
@@ -77,7 +85,7 @@ void DmbServer::accept_later() {
     retry_.expires_after(kOutOfDescriptors);
     retry_.async_wait([this, alive = std::weak_ptr(alive_)](std::error_code cancelled) {
         if (!alive.expired() && !cancelled) {
-            accept_next();
+            serve_accepted();
         }
     });
 }

@@ -38,6 +38,7 @@ class DmbServer {
         UniqueFd memory, bell;  // empty once they were handed out
     };
     void accept_next();
+    void serve_accepted();
     void accept_later();
     void serve(const std::shared_ptr<Visitor>& visitor);
     bool answer(Visitor& visitor);
@@ -47,6 +48,7 @@ class DmbServer {
     Chid chid_;
     std::function<void(const Gid&)> lost_;
     asio::posix::stream_descriptor listener_;
+    UniqueFd accepted_;  // a connection that is not watched yet
     asio::steady_timer retry_;
     std::map<DmbToken, Owned> dmbs_;
     const std::shared_ptr<int> alive_ = std::make_shared<int>();  // handlers may outlive this object
