@@ -55,6 +55,11 @@ std::optional<smc::Config> read_config(const std::string& path) {
     return std::get<smc::Config>(parsed);
 }
 
+// A thread that cannot be started is an exception of the standard library.
+smc::Result<void> start(smc::Agent& agent) try { return agent.start(); } catch (const std::system_error& failure) {
+    return smc::Error{failure.code().value(), "starting a thread (limit of threads?)"};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -119,7 +124,7 @@ int main(int argc, char** argv) {
 
     smc::leave_own_cgroup_namespace();  // the agent looks for its memory limit first of all
     smc::Agent agent(*config, take_over, smc::UniqueFd(ready_fd));
-    if (const auto started = agent.start(); !started) {
+    if (const auto started = start(agent); !started) {
         smc::log()->error("cannot start: {}", started.error().text());
         smc::end_log();
         return kExitFailure;

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 namespace smc {
@@ -68,7 +69,11 @@ LogWriter::LogWriter(int fd, std::function<std::string(std::uint64_t dropped)> s
         shared_ = std::make_shared<Shared>();
         shared_->fd = fd;
         shared_->says = std::move(says);
-        thread_ = std::thread([shared = shared_] { serve(shared); });
+        try {
+            thread_ = std::thread([shared = shared_] { serve(shared); });
+        } catch (const std::system_error&) {
+            shared_.reset();  // no thread can be started: write() writes
+        }
     }
 }
 
