@@ -19,6 +19,19 @@ namespace {
 constexpr auto kBusyFor = std::chrono::milliseconds(2);
 // In an iteration that served a request or response, streams are passed over until this long after one of them ran.
 constexpr auto kStreamsRest = std::chrono::microseconds(50);
+
+// A source in an epoll event. The task is named by its order, which no other task ever has: an event may come for a
+// descriptor that was closed, as long as a child process has it.
+constexpr unsigned kWhichBits = 8;
+std::uint64_t key_of(const Poller::Source& source) {
+    return source.task == nullptr ? 0 : source.task->order() << kWhichBits | static_cast<unsigned>(source.which);
+}
+std::uint64_t order_of(std::uint64_t key) {
+    return key >> kWhichBits;
+}
+int which_of(std::uint64_t key) {
+    return static_cast<int>(key & ((1U << kWhichBits) - 1));
+}
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin,
@@ -136,7 +149,7 @@ void Engine::wake() {
 bool Engine::watch(int fd, std::uint32_t events, Source& source) {
     epoll_event event{};
     event.events = events | EPOLLET;
-    event.data.ptr = &source;
+    event.data.u64 = key_of(source);
     return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
@@ -359,10 +372,10 @@ void Engine::loop() {
         touched_.clear();
         for (int i = 0; i < n; i++) {
             const epoll_event& event = events[static_cast<std::size_t>(i)];
-            const auto& source = *static_cast<Source*>(event.data.ptr);
-            if (source.task != nullptr) {
-                source.task->on_event(source.which, event.events);
-                touch(*source.task, now);
+            if (const auto it = tasks_.find(order_of(event.data.u64)); it != tasks_.end()) {
+                Task& task = *it->second.task;
+                task.on_event(which_of(event.data.u64), event.events);
+                touch(task, now);
             }
         }
         deadlines_.take_expired(now, [&](std::uint64_t order) { touch(*tasks_.at(order).task, now); });

@@ -84,12 +84,18 @@ bool SmcConnection::detach() {
 void SmcConnection::on_event(int which, std::uint32_t events) {
     woken_ = true;
     if (which == kClc) {
+        if (final_delivery_) {
+            return;  // the CLC socket is closed
+        }
         flow_.clc_changed();
         may_have_news_ = true;  // the peer may have published its last flags without an event so far
     } else if (which == kLeg) {
         parts_.leg->heard((events & EPOLLIN) != 0, (events & EPOLLPRI) != 0);
         flow::LegEvents changed = leg_events(events);
         changed.reset = changed.failed && parts_.leg->was_reset();
+        if (!std::exchange(leg_was_heard_, true) && !changed.readable) {
+            flow_.leg_begins_empty();
+        }
         flow_.leg_changed(changed);
         if (final_delivery_ && parts_.leg->has_more()) {
             final_delivery_->application_wrote();

@@ -86,6 +86,7 @@ class SmcConnection final : public ConnectionTask {
     TimePoint idle_check_ = kNever;                 // the next idle check; kNever: none until bytes are moved
     TimePoint options_at_ = kNever;                 // when set_late_options() has something to do
     bool clc_kept_ = false;                         // ClcSocket::keep_alive() was called
+    bool leg_was_heard_ = false;                    // it has had an event
     bool leg_ended_ = false;                        // Leg::look_for_its_end() is to be called
     std::uint64_t sent_at_check_ = 0;               // bytes sent until the last check
     std::uint64_t consumed_at_check_ = UINT64_MAX;  // the peer's consumer cursor at the last check

@@ -20,16 +20,17 @@ class Task;
 // The engine's interface to its tasks. Engine's thread only.
 class Poller {
  public:
-    // Where events of a descriptor go; `which` is the task's own name for the descriptor.
+    // Where events of a descriptor go; `which`, 0 to 255, is the task's own name for the descriptor.
     struct Source {
         Task* task = nullptr;
         int which = 0;
     };
     virtual ~Poller() = default;
-    // Reports edge-triggered readiness (EPOLLET is added). The source must live as long as the task. False: out of
-    // memory or watches.
+    // Reports edge-triggered readiness (EPOLLET is added), until the descriptor is closed or the task has ended. The
+    // source must live as long as the task. False: out of memory or watches. Between fork() and exec() a child process
+    // has a copy of every descriptor, so an event of one that the task has closed may still come.
     virtual bool watch(int fd, std::uint32_t events, Source& source) = 0;
-    // Needed where closing the descriptor does not end the watch, because another process has the open file, too.
+    // Ends the watch of a descriptor that stays open.
     virtual void unwatch(int fd) = 0;
     // Asks for run() of a task soon, for a reason that no descriptor reports.
     virtual void ready(Task& task) = 0;
@@ -70,11 +71,11 @@ class Task {
     [[nodiscard]] virtual TimePoint deadline() const { return kNever; }
     // Called while the task is busy-polled. True: there is something to do, so run() it. Makes no system call.
     [[nodiscard]] virtual bool look() { return false; }
-    // When the peer published the first part of what the next run() takes and an event or look() has told of; kNever:
-    // the next run() takes nothing, or the peer notes no time. Tasks that have such a time run in the order of these
+    // When the peer published the oldest data that the next run() takes, of the data that an event or look() has
+    // reported; kNever: there is none, or the peer notes no time. Tasks that have such a time run in the order of these
     // times.
     [[nodiscard]] virtual TimePoint news_since() const { return kNever; }
-    // The same for what neither an event nor look() has told of yet.
+    // The same for data that neither has reported yet.
     [[nodiscard]] virtual TimePoint untold_since() const { return kNever; }
 
     // The task's number in its engine, in the order of arrival; 0 before it is in one.

@@ -147,20 +147,15 @@ void TcpSocket::unwatch() {
     poller_ = nullptr;
 }
 
-void TcpSocket::let_go() {
-    unwatch();
-    fd_.reset();
-}
-
 void TcpSocket::close() {
     set_reset_on_close(false);
-    let_go();
+    fd_.reset();
 }
 
 void TcpSocket::reset() {
     if (fd_) {
         set_reset_on_close(true);  // L1
-        let_go();
+        fd_.reset();
     }
 }
 

@@ -25,8 +25,7 @@ class TcpSocket {
     [[nodiscard]] int fd() const { return fd_.get(); }
     explicit operator bool() const { return static_cast<bool>(fd_); }
 
-    // Watches the socket until it is closed, and then calls Poller::unwatch(): closing alone may not end the watch,
-    // because a child process has a copy of every descriptor between fork() and exec().
+    // Watches the socket until it is closed.
     bool watch(Poller& poller, std::uint32_t events, Poller::Source& source);
     void unwatch();
     // Whether the next byte to read is the urgent byte.
@@ -61,7 +60,6 @@ class TcpSocket {
     void set_keepalive(const KeepaliveTerms& terms) const;
     [[nodiscard]] KeepaliveTerms at_least_as_strict(const KeepaliveTerms& terms);
     void set_reset_on_close(bool on);
-    void let_go();
     UniqueFd fd_;
     bool resets_on_close_ = true;
     Poller* poller_ = nullptr;                     // the poller that watches the socket

@@ -25,6 +25,12 @@ session::PeerOption option_of(smc_option_seen seen) {
                                               : session::PeerOption::kAbsent;
 }
 
+// Whether a SYN-ACK has come.
+bool is_of_synack(smc_option_seen seen) {
+    return seen == SMC_OPTION_AGENT || seen == SMC_OPTION_PRESENT || seen == SMC_OPTION_ABSENT ||
+           seen == SMC_OPTION_ECHOED;
+}
+
 // A SYN-ACK with option 254 comes from the server's agent or kernel, whose TTL starts at 64. The server's application
 // may start at 255, which clients check by IP_MINTTL. Returns the TTL that would be left of 255 after as many hops.
 std::uint8_t nearest_ttl(std::uint8_t seen) {
@@ -79,14 +85,14 @@ void ClientRunner::on(const session::Connect&) {
         return feed(session_.connect_failed(fd.error().code));
     }
     use_clc_socket(std::move(*fd));
-    if (const int error = take_connect_error(clc_->fd()); error != EINPROGRESS) {
-        return connected(error);  // the server is on this host
+    if (const auto option = programs_.option_seen(clc_->fd()); is_of_synack(option)) {
+        return connected(0, option);  // the server is on this host
     }
-    clc_->watch().when_writable([this] { connected(take_connect_error(clc_->fd())); });
+    clc_->watch().when_writable(
+        [this] { connected(take_connect_error(clc_->fd()), programs_.option_seen(clc_->fd())); });
 }
 
-void ClientRunner::connected(int error) {
-    const auto option = programs_.option_seen(clc_->fd());
+void ClientRunner::connected(int error, smc_option_seen option) {
     if (error != 0 && (option == SMC_OPTION_UNKNOWN || option == SMC_OPTION_ASKING)) {
         return feed(session_.connect_failed(error));
     }
@@ -221,7 +227,9 @@ void ClientRunner::leg_is_late(session::AppState app) {
 
 void ClientRunner::end_application() {
     const auto tell = [id = connection_->id](const std::string& why) {
-        log()->warn("connection {}: its application waits in connect() for a leg that has gone: {}", id, why);
+        log()->warn(
+            "connection {}: the application's connect() cannot succeed any more, and its socket was not ended: {}", id,
+            why);
     };
     const auto asked = wanted_.netns->end_socket(application(), [tell](int error) {
         if (error != 0 && error != ENOENT) {

@@ -44,7 +44,7 @@ class ClientRunner final : public Runner<session::Client> {
 
     [[nodiscard]] SocketOptions socket_options() const;
     [[nodiscard]] SockDiag::Socket application() const;
-    void connected(int error);
+    void connected(int error, smc_option_seen option);
     void connect_leg(int ports);
     [[nodiscard]] unsigned device_of_leg() const;
     void leg_connected(int error);

@@ -62,8 +62,8 @@ std::string Gateway::obstacle() const {
     return handshake_quotas_.has_any() ? "" : "it has as many handshakes as it may have (limits.handshakes)";
 }
 
-// Clients that were already answered with option 254 keep waiting. For a second the BPF programs answer no further
-// clients and ask no servers.
+// Descriptors or memory have run out. For a second no server is asked, and no further client is answered. Clients that
+// were answered already wait in the listener's queue.
 void Gateway::exhausted() {
     exhausted_until_ = os::now() + std::chrono::seconds(1);
     p_.obstacle_changed();
@@ -110,7 +110,8 @@ void Gateway::server_speaks_smc(const smc_event& event) {
     runner->start();
 }
 
-// Where one session leaves a link group, others that wait for it may go on at once; so all are abandoned first.
+// A session that leaves a link group may let sessions that wait for the group go on at once. So all runners are
+// abandoned before the first one is ended.
 void Gateway::let_all_go() {
     const auto clients = std::exchange(clients_, {});
     const auto servers = std::exchange(servers_, {});
@@ -300,7 +301,7 @@ void Gateway::falls_back(const Handle& c, const clc::Outcome& outcome, const cha
 template <class Runner>
 void Gateway::run_tcp(Runner& runner, SessionEnd end) {
     const Handle& c = runner.connection();
-    falls_back(c, end.outcome, "falls back to tcp");
+    falls_back(c, end.outcome, "falls back to TCP through the agent");
     run(runner, place(*c),
         std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
                                             TcpSocket(std::move(end.clc)), p_.session.config.close_timeout,
@@ -316,12 +317,13 @@ template <class Runner>
 void Gateway::run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection) {
     running_[runner.connection()->id] = {&engine, connection, runner.send_buffer()};
     engine.add(std::move(connection));
-    keepalives_.add(runner.connection()->id, runner.app());
+    // The programs see the socket of an application only behind a leg, which the session has made.
+    keepalives_.add(runner.connection()->id, runner.app(), runner.connection()->began <= swept_);
 }
 
-// The agent has no part in the connection any more.
+// Records a connection that goes on as plain TCP, without the agent.
 void Gateway::left_alone(const Handle& c, const SessionEnd& end) {
-    falls_back(c, end.outcome, "is left to tcp");
+    falls_back(c, end.outcome, "goes on as plain TCP, without the agent");
     end_connection(c, c->reason);
 }
 
@@ -355,6 +357,7 @@ void Gateway::swept(const bpf::Swept& found) {
         keepalives_.changed(app, terms);
     }
     half_open_.end(found.half_open);
+    swept_ = os::now();
 }
 
 void Gateway::balance() {
@@ -407,7 +410,8 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     if (end.reason == Reason::kNone || end.reason == Reason::kApplicationReset || end.reason == Reason::kPeerAborted) {
         return;  // as an application wanted, or for a reason that the peer's agent knows
     }
-    // TCP, too, resets an application that writes to a peer that has closed; and nobody misses a peer's late close.
+    // These two are no failures of SMC: TCP, too, resets an application that writes to a peer that has closed; and when
+    // close_timeout ends a connection, everything was delivered.
     const bool as_tcp = end.reason == Reason::kPeerClosedEarly || end.reason == Reason::kCloseTimeout;
     if (c->path != Path::kFallback && !as_tcp) {
         p_.connections.count(Path::kBroken, end.reason);

@@ -107,7 +107,7 @@ class Gateway {
         std::chrono::nanoseconds busy{}, processor{};
     };
     std::vector<EngineTimes> times_;  // of the engines, at the last balance()
-    TimePoint balanced_{};
+    TimePoint balanced_{}, swept_{};  // the last calls of balance() and swept()
     // By connection id: the sessions under way, and the DMBs of connections on SMC-D.
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;
     std::unordered_map<std::uint64_t, std::shared_ptr<ServerRunner>> servers_;

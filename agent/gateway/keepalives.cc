@@ -11,11 +11,11 @@ std::string bytes_of(const smc_tuple& tuple) {
 
 }  // namespace
 
-void Keepalives::add(std::uint64_t id, const smc_tuple& app) {
+void Keepalives::add(std::uint64_t id, const smc_tuple& app, bool may_be_seen) {
     running_[id] = bytes_of(app);
     ids_[bytes_of(app)] = id;
     // The BPF programs report only changes, and a change reported before this call found no connection here.
-    if (const KeepaliveTerms terms = seen_(app); terms != KeepaliveTerms{}) {
+    if (const KeepaliveTerms terms = may_be_seen ? seen_(app) : KeepaliveTerms{}; terms != KeepaliveTerms{}) {
         tell_(id, terms);
     }
 }

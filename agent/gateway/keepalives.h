@@ -23,8 +23,9 @@ class Keepalives {
 
     Keepalives(Seen seen, Tell tell) : seen_(std::move(seen)), tell_(std::move(tell)) {}
 
-    // Connection `id` runs now. `app`: the tuple of its application's socket.
-    void add(std::uint64_t id, const smc_tuple& app);
+    // Connection `id` runs now. `app`: the tuple of its application's socket. `may_be_seen`: the BPF programs may have
+    // looked at that socket before.
+    void add(std::uint64_t id, const smc_tuple& app, bool may_be_seen);
     void remove(std::uint64_t id);
     // An application has changed its options. Its connection need not run yet.
     void changed(const smc_tuple& app, const KeepaliveTerms& terms) const;

@@ -19,27 +19,39 @@ constexpr std::size_t kProviderBytes = 4096;
 // The provider's page: a word that says whether the owner sleeps, the time of the first ring since the owner took the
 // news (CLOCK_MONOTONIC, in nanoseconds; 0: there was none), and the lease.
 constexpr std::size_t kArmedOffset = 0, kTimeOffset = 8, kLeaseOffset = 64;
+// So many rings fit into a socket, whatever net.core.wmem_default is.
+constexpr int kMostUnread = 4;
 
-// The bell is rung only if the owner sleeps.
+// The bell is rung only if the owner sleeps. Each ring is another event of the socket for the owner's epoll, which is
+// edge-triggered, so the owner need not read rings; it does so before they might fill the socket.
 class LocalDoorbell final : public smcd::Doorbell {
  public:
     LocalDoorbell(UniqueFd bell, std::uint8_t* page) : bell_(std::move(bell)), page_(page) {}
 
     [[nodiscard]] int fd() const override { return bell_.get(); }
-    void arm() override { armed().store(1); }
-    void disarm() override { armed().store(0); }
-    void heard() override {
-        char rings[256];
-        while (::recv(bell_.get(), rings, sizeof rings, MSG_DONTWAIT) == sizeof rings) {
+    void arm() override {
+        if (armed().load() != 0) {
+            return;
+        }
+        if (unread_ == kMostUnread) {
+            read_rings();
+        }
+        unread_++;
+        armed().store(1);
+    }
+    void disarm() override {
+        if (armed().exchange(0) != 0) {
+            unread_--;
         }
     }
+    void heard() override {}
     void ring() override {
         if (time().load() == 0) {
             time().store(static_cast<std::uint64_t>(os::now().time_since_epoch().count()));
         }
         if (armed().load() != 0 && armed().exchange(0) != 0) {
-            // EAGAIN: the socket is full of rings that the owner has not read; one of them is enough. After another
-            // error, as a lack of memory, the next ring tries again.
+            // EAGAIN: the owner is of an earlier version, and has not read rings that fill the socket; one of them is
+            // enough. After another error, as a lack of memory, the next ring tries again.
             if (::send(bell_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN) {
                 armed().store(1);
             }
@@ -64,8 +76,16 @@ class LocalDoorbell final : public smcd::Doorbell {
     [[nodiscard]] std::atomic_ref<std::uint32_t> armed() const { return word<std::uint32_t>(kArmedOffset); }
     [[nodiscard]] std::atomic_ref<std::uint64_t> time() const { return word<std::uint64_t>(kTimeOffset); }
 
+    void read_rings() {
+        char rings[256];
+        while (::recv(bell_.get(), rings, sizeof rings, MSG_DONTWAIT) == sizeof rings) {
+        }
+        unread_ = 0;
+    }
+
     UniqueFd bell_;
     std::uint8_t* page_;
+    int unread_ = 0;  // rings that may lie in the socket, or may come while it is armed
 };
 
 smcd::Dmb make_dmb(Mapping mapping, UniqueFd bell, std::uint32_t bytes) {

@@ -28,7 +28,8 @@ namespace smc::smcd {
 class Doorbell {
  public:
     virtual ~Doorbell() = default;
-    // Owner's side: a descriptor that is readable from a ring until heard(). The doorbell owns it.
+    // Owner's side: a descriptor of which edge-triggered epoll reports each ring, provided that heard() is called
+    // after each report. It may report more than that. The doorbell owns it.
     [[nodiscard]] virtual int fd() const = 0;
     virtual void arm() = 0;
     virtual void heard() = 0;

@@ -34,8 +34,8 @@ struct Scene {
 
 TEST_CASE("keepalives: a connection that runs is told each change, and nobody else's") {
     Scene scene;
-    scene.keepalives.add(1, app(1000));
-    scene.keepalives.add(2, app(2000));
+    scene.keepalives.add(1, app(1000), true);
+    scene.keepalives.add(2, app(2000), true);
     CHECK(!scene.told);  // the application has set no option
     scene.keepalives.changed(app(2000), kOften);
     CHECK(scene.told == Scene::Told{2, kOften});
@@ -50,14 +50,24 @@ TEST_CASE("keepalives: what was chosen before the connection runs is told when i
     scene.seen = kOften;
     scene.keepalives.changed(app(1000), kOften);
     CHECK(!scene.told);
-    scene.keepalives.add(1, app(1000));
+    scene.keepalives.add(1, app(1000), true);
     CHECK(scene.told == Scene::Told{1, kOften});
+}
+
+TEST_CASE("keepalives: the programs are not asked about a socket that they cannot have seen") {
+    bool asked = false;
+    Keepalives keepalives([&](const smc_tuple&) { return asked = true, KeepaliveTerms{}; },
+                          [](std::uint64_t, const KeepaliveTerms&) {});
+    keepalives.add(1, app(1000), false);
+    CHECK_FALSE(asked);
+    keepalives.add(2, app(2000), true);
+    CHECK(asked);
 }
 
 TEST_CASE("keepalives: ports that are used again are the next connection's, whichever end is heard of first") {
     Scene scene;
-    scene.keepalives.add(1, app(1000));
-    scene.keepalives.add(2, app(1000));
+    scene.keepalives.add(1, app(1000), true);
+    scene.keepalives.add(2, app(1000), true);
     scene.keepalives.remove(1);
     scene.keepalives.changed(app(1000), kOften);
     CHECK(scene.told == Scene::Told{2, kOften});

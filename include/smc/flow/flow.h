@@ -110,6 +110,12 @@ class Flow {
 
     // --- events, at any time ----------------------------------------------------------------------------------------
     void leg_changed(const LegEvents& events);
+    // There is nothing to read yet: epoll's first event, which has the whole state of the leg, says so.
+    void leg_begins_empty() {
+        if (reading_ == Reading::kReadable) {
+            reading_ = Reading::kQuiet;
+        }
+    }
     void clc_changed() { clc_event_ = true; }
     // How much of the peer's ring may be in use at once, from now on: at most Terms::window.
     void set_window(std::uint32_t bytes) {
@@ -169,6 +175,7 @@ class Flow {
  private:
     // A pass goes from one Load to the next Load, or to Sleep.
     enum class Phase : std::uint8_t { kLoad, kReceive, kSend, kPassDone, kLoadForClc, kClc, kClose, kSleep };
+    // Of the leg: what the application sends is read, and what it is to receive is written.
     enum class Reading : std::uint8_t { kQuiet, kReadable, kEnding, kEnded };
     enum class Writing : std::uint8_t { kWritable, kFull, kEnded, kBroken };
 
@@ -190,7 +197,7 @@ class Flow {
     std::chrono::milliseconds reset_grace_;
 
     Phase phase_ = Phase::kLoad;
-    Reading reading_ = Reading::kReadable;  // until a read says otherwise
+    Reading reading_ = Reading::kReadable;  // until a read or leg_begins_empty() says otherwise
     Writing writing_ = Writing::kWritable;
     bool leg_failed_ = false;
     bool leg_was_reset_ = false;
