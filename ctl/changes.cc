@@ -156,7 +156,8 @@ void add_changes(CLI::App& app, Context& context) {
             context.exit = kUsage;
             return;
         }
-        context.exit = show(context, {{"command", "ueid"}, {"what", *what}, {"eid", *eid}}, print_ueids);
+        context.exit = show(*what == "show" ? context : once(context),
+                            {{"command", "ueid"}, {"what", *what}, {"eid", *eid}}, print_ueids);
     });
     auto* seid = app.add_subcommand("seid", "The system EID, as smcd seid has it");
     const auto which = std::make_shared<std::string>("show");
@@ -164,7 +165,8 @@ void add_changes(CLI::App& app, Context& context) {
         ->check(CLI::IsMember({"show", "enable", "disable"}))
         ->capture_default_str();
     seid->callback([&context, which] {
-        context.exit = show(context, {{"command", "seid"}, {"what", *which}}, print_seid);
+        context.exit =
+            show(*which == "show" ? context : once(context), {{"command", "seid"}, {"what", *which}}, print_seid);
     });
 }
 

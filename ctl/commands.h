@@ -21,6 +21,12 @@ struct Context {
     int exit = kDone;
 };
 
+// For a command that changes something, which --watch must not repeat.
+inline Context once(Context context) {
+    context.watch_s = 0;
+    return context;
+}
+
 using Print = std::function<void(std::ostream&, const nlohmann::json&)>;
 using Choose = std::function<nlohmann::json(nlohmann::json)>;
 using Ask = std::function<std::optional<nlohmann::json>(Context&)>;

@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
     app.set_help_all_flag("--help-all", "Print this and every subcommand's options, and exit");
     app.add_option("--socket", context.socket, "The agent's control socket")->capture_default_str();
     app.add_flag("-j,--json", context.json, "Print JSON");
-    app.add_option("-w,--watch", context.watch_s, "Print it again every so many seconds, until Ctrl-C")
+    app.add_option("-w,--watch", context.watch_s,
+                   "For commands that show something: print it again every so many seconds, until Ctrl-C")
         ->check(CLI::Range(1U, 3600U));
     add_views(app, context);
     add_bypass(app, context);

@@ -136,7 +136,7 @@ void print_dry_run(std::ostream& out, const json& answer) {
 }
 
 void print_drain(std::ostream& out, const json& answer) {
-    out << (answer.at("draining").get<bool>() ? "Draining: new connections are plain TCP" : "Serving") << "; "
+    out << (answer.at("draining").get<bool>() ? "Draining: new connections are plain TCP" : "Not draining") << "; "
         << word(answer.at("connections")) << " connections are in the agent";
     if (answer.at("connections") != 0 && answer.contains("live")) {  // an older agent does not say
         const auto& live = answer.at("live");

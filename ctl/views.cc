@@ -219,8 +219,8 @@ void add_bypass(CLI::App& app, Context& context) {
         bypass->add_subcommand("revoke", "End the bypass for all present connections: they go on by TCP");
     bypass->callback([&context, revoke] {
         const bool revokes = revoke->parsed();
-        context.exit =
-            show(context, {{"command", revokes ? "bypass-revoke" : "bypass"}}, revokes ? print_revoked : print_bypass);
+        context.exit = revokes ? show(once(context), {{"command", "bypass-revoke"}}, print_revoked)
+                               : show(context, {{"command", "bypass"}}, print_bypass);
     });
 }
 

@@ -10,14 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <thread>
 
+#include "agent/control/served_addresses.h"
 #include "agent/netns/cgroup_tree.h"
 #include "agent/steer/addresses.h"
 #include "agent/steer/eligibility.h"
 #include "os/clock.h"
 #include "os/in_namespace.h"
-#include "os/rtnetlink.h"
 #include "os/sock_diag.h"
 
 namespace smc {
@@ -42,7 +41,6 @@ struct Sockets {
     std::map<Kind, std::size_t> outbound;  // and how many of each kind
     std::size_t connections = 0;           // of `outbound`
     std::size_t inbound = 0, left_out = 0;
-    std::vector<NetAddress> addresses;  // of the namespace
 };
 
 // `agents`: the cgroup of the agent's own sockets, which are not the applications'.
@@ -79,36 +77,28 @@ Sockets sockets_here(std::uint64_t agents) {
             found.left_out++;
         }
     }
-    const auto rtnetlink = Rtnetlink::open();
-    auto addresses = rtnetlink ? rtnetlink->addresses() : Result<std::vector<NetAddress>>(rtnetlink.error());
-    if (addresses) {
-        found.addresses = std::move(*addresses);
-    } else {
-        found.failed = addresses.error();
-    }
     return found;
 }
 
-// Lists the sockets on a thread of its own, which enters the namespace.
 Sockets sockets_of(const Namespace& netns, std::uint64_t agents) {
-    Sockets found;
     const UniqueFd handle = netns.handle();
-    std::thread([&] {
-        const InNamespace inside(handle.get());
-        if (inside.entered()) {
-            found = sockets_here(agents);
-        } else {
-            found.failed = last_error("entering a network namespace");
-        }
-    }).join();
-    return found;
+    const InNamespace inside(handle.get());
+    if (inside.entered()) {
+        return sockets_here(agents);
+    }
+    Sockets none;
+    none.failed = last_error("entering a network namespace");
+    return none;
 }
 
 // The reason why a new connection to `remote` stays TCP; empty: no reason that can be known without its socket.
 Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace& netns, const Kind& kind,
-                                const std::vector<NetAddress>& own) {
-    if (std::ranges::any_of(own, [&](const NetAddress& one) { return one.address.ip == kind.server.ip; })) {
+                                const ServedAddresses& addresses) {
+    if (addresses.is_of(netns.inode(), kind.server)) {
         return std::string("the address is this namespace's own");
+    }
+    if (const auto other = addresses.elsewhere(netns.inode(), kind.server)) {
+        return both_ends_text(*other);
     }
     smc_query query{};
     query.any_cgroup = kind.cgroup == 0 ? 1 : 0;
@@ -136,6 +126,7 @@ json dry_run(const IntrospectionParts& parts, std::uint64_t after) {
     const auto until = os::now() + kTimeSlice;
     const std::uint64_t agents = cgroup_id(parts.cgroups.own());
     json namespaces = json::array();
+    const ServedAddresses addresses(parts.namespaces);
     for (const auto& netns : parts.namespaces.all()) {  // sorted by inode
         if (netns->inode() <= after) {
             continue;
@@ -151,7 +142,7 @@ json dry_run(const IntrospectionParts& parts, std::uint64_t after) {
         json servers = json::array();
         std::size_t offered = 0;
         for (const auto& [kind, count] : sockets.outbound) {
-            const auto obstacle = obstacle_of(parts, *netns, kind, sockets.addresses);
+            const auto obstacle = obstacle_of(parts, *netns, kind, addresses);
             if (!obstacle) {
                 return {{"error", obstacle.error().text()}};
             }

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "agent/control/describe.h"
+#include "agent/control/served_addresses.h"
 #include "agent/netns/cgroup_tree.h"
 #include "agent/steer/addresses.h"
 #include "agent/steer/eligibility.h"
@@ -211,9 +212,19 @@ using Place = std::pair<std::size_t, std::size_t>;
 // Obstacles, each with the places that have it.
 using Obstacles = std::vector<std::pair<std::string, std::set<Place>>>;
 
-// Adds the obstacles of one place. `netns`: null if it is not served; `has_address`: the server's address is its own.
+// Why the server's address is an obstacle for clients in this namespace, as far as addresses tell; empty: it is none.
+std::string obstacle_of(const ServedAddresses& addresses, std::uint64_t inode, const Endpoint& remote) {
+    if (addresses.is_of(inode, remote)) {
+        return bpf::kOutboundChecks[kLoopback].text;
+    }
+    const auto other = addresses.elsewhere(inode, remote);
+    return other ? both_ends_text(*other) : "";
+}
+
+// Adds the obstacles of one place. `netns`: null if it is not served; `address`: why the server's address is one.
 Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const Endpoint& remote,
-                 const Namespace* netns, bool has_address, const Place& place, Verdict& verdict, Obstacles& found) {
+                 const Namespace* netns, const std::string& address, const Place& place, Verdict& verdict,
+                 Obstacles& found) {
     const auto answer = parts.programs.explain(subject.query);
     if (!answer) {
         return answer.error();
@@ -224,8 +235,8 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
         const auto it = std::ranges::find(found, text, &Obstacles::value_type::first);
         (it != found.end() ? *it : found.emplace_back(text, std::set<Place>{})).second.insert(place);
     };
-    if (has_address) {
-        add(bpf::kOutboundChecks[kLoopback].text);
+    if (!address.empty()) {
+        add(address);
     }
     const bool denied = (answer->failed >> SMC_OUT_DENIED & 1) != 0;
     for (const bpf::Check& check : bpf::kOutboundChecks) {
@@ -285,6 +296,7 @@ void tell(const IntrospectionParts& parts, const Subject& subject, const Obstacl
 Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const Endpoint& remote) {
     Verdict verdict;
     Obstacles found;
+    const ServedAddresses addresses(parts.namespaces);
     std::vector<std::string> elsewhere;  // obstacles in some of the namespaces, or for some of the cgroups
     for (std::size_t at = 0; at < subject.namespaces.size(); at++) {
         subject.query.netns = subject.namespaces[at];
@@ -294,11 +306,10 @@ Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const End
             }
         }
         const auto netns = parts.namespaces.by_cookie(subject.namespaces[at]);
-        const bool has_address = netns && netns->has_address(remote);
+        const std::string address = netns ? obstacle_of(addresses, netns->inode(), remote) : "";
         for (std::size_t kind = 0; kind < subject.kinds.size(); kind++) {
             set_kind(subject.query, subject.kinds[kind]);
-            if (auto asked = ask(parts, subject, remote, netns.get(), has_address, {at, kind}, verdict, found);
-                !asked) {
+            if (auto asked = ask(parts, subject, remote, netns.get(), address, {at, kind}, verdict, found); !asked) {
                 return asked.error();
             }
         }
@@ -339,7 +350,8 @@ json connections_to(const IntrospectionParts& parts, const Endpoint& server) {
 
 }  // namespace
 
-// All obstacles come from the BPF programs' own checks but one: that the address is the namespace's own.
+// All obstacles come from the BPF programs' own checks, but those about addresses: that the server's is the namespace's
+// own, or that of another one.
 json explain(const IntrospectionParts& parts, const json& request) {
     const auto remote = Endpoint::parse(request.value("address", ""));
     if (!remote) {

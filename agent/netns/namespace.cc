@@ -350,14 +350,6 @@ void Namespace::worked(const Result<bpf::Hooks::State>& state) {
     work_next(state && state->unfinished ? Work::kSync : Work::kNothing);
 }
 
-bool Namespace::has_address(const Endpoint& address) const {
-    const InNamespace inside(netns_.get());
-    const auto rtnetlink = Rtnetlink::open();
-    const auto addresses = rtnetlink ? rtnetlink->addresses() : Result<std::vector<NetAddress>>(rtnetlink.error());
-    return addresses &&
-           std::ranges::any_of(*addresses, [&](const NetAddress& own) { return own.address.ip == address.ip; });
-}
-
 std::optional<std::uint16_t> Namespace::vlan_of(const Routes::Flow& flow) const {
     if (!hooked_.vlans.any()) {
         return 0;

@@ -108,8 +108,6 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     // not be opened before.
     [[nodiscard]] int link_events_fd() const { return link_events_->fd(); }
     void sync_devices();
-    // Whether the address is the namespace's own: connections to it do not leave by a device.
-    [[nodiscard]] bool has_address(const Endpoint& address) const;
     // The VLAN ID of a flow's packets as they leave the node (steer/vlans.h); 0: they have no tag.
     // Nothing: there is no route, or it could not be asked for.
     [[nodiscard]] std::optional<std::uint16_t> vlan_of(const Routes::Flow& flow) const;

@@ -329,10 +329,16 @@ class Operator(TwoNodes):
         self.assertEqual(said, {"/apps/web": (1, True), "/apps/batch": (2, False)})
 
     def test_explain_tells_the_namespaces_of_a_node_apart(self):
+        self.a.agent.stop()
+        self.a.run(["ip", "address", "add", "169.254.7.7/32", "dev", "lo"], check=True)
+        self.a.start_agent(policy={"default": "allow"})
         self.pod()
-        own = json.loads(self.ctl("explain", f"{self.a.ip4}:5000", "--json"))
+        own = json.loads(self.ctl("explain", "169.254.7.7:5000", "--json"))  # another host in each namespace
         self.assertTrue(own["steered"], own)
         self.assertEqual(len([text for text in own["unless"] if text.startswith("it is in netns ")]), 1, own)
+        both = json.loads(self.ctl("explain", f"{self.a.ip4}:5000", "--json"))
+        self.assertFalse(both["steered"], both)
+        self.assertEqual(len([text for text in both["obstacles"] if "serves both ends" in text]), 1, both)
         everywhere = json.loads(self.ctl("explain", "127.0.0.1:5000", "--json"))
         self.assertFalse(everywhere["steered"])
         self.assertNotEqual(everywhere["obstacles"], [])
