@@ -102,7 +102,7 @@ struct smc_bypass_config {
 	__u32 max_members;        /* of all cgroups together */
 	__u32 max_cgroup_members; /* of one cgroup */
 	__u64 policy;             /* hash of the settings that decide which connections may be bypassed */
-	__u64 missed;             /* receives without a run of smc_bypass_received that an agent has reacted to */
+	__u64 missed;             /* skipped runs of smc_bypass_received that an agent has seen */
 };
 
 /* The key is a cgroup's ID. */

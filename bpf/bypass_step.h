@@ -86,11 +86,11 @@ static __always_inline void smc_place_pair(struct smc_step_context *context, str
 static __always_inline void smc_look_for_stream(struct smc_member *member, const struct smc_member *peer)
 {
 	__u64 consumed = *(volatile __u64 *)&member->consumed, redirected = peer->redirected;
-	__u64 came = consumed - member->consumed_before, past = redirected - member->redirected_before;
+	__u64 received = consumed - member->consumed_before, past_tcp = redirected - member->redirected_before;
 
 	member->consumed_before = consumed;
 	member->redirected_before = redirected;
-	if (member->state == SMC_MEMBER_MEMBER && came > SMC_STREAM_BYTES && past < came / 2)
+	if (member->state == SMC_MEMBER_MEMBER && received > SMC_STREAM_BYTES && past_tcp < received / 2)
 		smc_add_habit(member, SMC_HABIT_STREAMS);
 }
 

@@ -47,7 +47,7 @@
 	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies")                              \
 	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for SMC for a while")                               \
 	X(SMC_OUT_SHORT_LIVED, NODE, short_lived,                                                                      \
-	  "its connections to this server end too early to be worth SMC; a few of them are tried")                     \
+	  "its connections to this server end too early to be worth SMC, but now and then one is tried")               \
 	X(SMC_OUT_NO_DEVICE, NODE, no_device,                                                                          \
 	  "SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)")
 
@@ -81,7 +81,7 @@
 	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")                             \
 	X(SMC_IN_HEADERS, SOCKET, listener_headers, "the listener's packets have extension headers")                   \
 	X(SMC_IN_SHORT_LIVED, NODE, short_lived,                                                                       \
-	  "connections to this listener end too early to be worth SMC; a few of them are tried")                       \
+	  "connections to this listener end too early to be worth SMC, but now and then one is tried")                 \
 	X(SMC_IN_NO_DEVICE, NODE, no_device,                                                                           \
 	  "SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)")
 

@@ -57,8 +57,9 @@ static __always_inline void smc_rcv_reset(const struct smc_packet *packet)
 }
 
 /*
- * Whether this SYN-ACK, for which there is no entry, answers a request of an agent that was killed: it would connect an
- * application of this node to the server's agent. (A socket of net/smc sends its own requests.)
+ * Whether this SYN-ACK, for which there is no entry, answers a request of an agent that was killed. If it were let
+ * through, it would connect an application of this node to the server's agent, which expects CLC. (A socket of net/smc
+ * sends its own requests.)
  */
 static __always_inline bool smc_is_unasked(struct __sk_buff *skb, const struct smc_packet *packet)
 {

@@ -52,7 +52,7 @@ static __always_inline bool smc_tell_request(const struct smc_tuple *tuple, cons
 	return true;
 }
 
-/* A SYN that has an entry already is sent again. True: it must not leave. */
+/* A retransmission of a SYN that has an entry in smc_requests. True: it must not leave. */
 static __always_inline bool smc_ask_again(struct smc_request *request, const struct smc_config *config, __u32 slot,
 					  bool v6)
 {
@@ -108,8 +108,8 @@ static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc
 }
 
 /*
- * The same packet on a lower device: the port of a bridge or bond, or the device below a VLAN. It is no retransmission,
- * because TCP increments total_retrans before it sends again.
+ * Whether an upper device has passed this packet on to this one: the port of a bridge or bond, or the device below a
+ * VLAN. It is no retransmission, because TCP increments total_retrans before it sends again.
  */
 static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, const struct smc_packet *packet,
 						const struct smc_request *request, const struct tcp_sock *tcp)
@@ -118,8 +118,8 @@ static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, con
 }
 
 /*
- * Whether this SYN was judged already, on a device further up, and left alone there: then it is left alone here, too,
- * because a request belongs to the first device. `cookie`: of the socket.
+ * Whether this SYN was left alone on an upper device. Then it is left alone here, too, because a request belongs to the
+ * first device. `cookie`: of the socket.
  */
 static __always_inline bool smc_was_judged(const struct __sk_buff *skb, const struct smc_packet *packet,
 					   const struct tcp_sock *tcp, __u64 cookie)

@@ -156,7 +156,7 @@ static __always_inline bool smc_check_paced(struct smc_subject *s)
 	return !s->tcp || ((struct sock *)s->tcp)->sk_max_pacing_rate != ~0UL;
 }
 
-/* The SYN-ACK of the agent's listener is routed without them. */
+/* The agent's listener has neither the mark nor the device, so its SYN-ACK might take another route. */
 static __always_inline bool smc_check_bound(struct smc_subject *s)
 {
 	struct sock *sk = (struct sock *)s->tcp;

@@ -61,7 +61,7 @@ void print_bypass(std::ostream& out, const json& b) {
          {"", word(sockets.at("watched")) + " watched, " + word(sockets.at("leaving")) + " leaving, " +
                   word(sockets.at("out")) + " out for good"},
          {"Went past TCP", word(b.at("redirected_bytes")) + " bytes in " + word(b.at("redirected_messages")) +
-                               " messages, of those that live"},
+                               " messages, sent by present sockets"},
          {"On the way", word(b.value("backlog_bytes", json(0))) + " bytes now, at most " + word(limits.at("bytes")) +
                             " bytes and " + word(limits.at("messages")) + " messages for each socket"},
          {"Held up",

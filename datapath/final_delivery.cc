@@ -26,7 +26,7 @@ FinalDelivery::FinalDelivery(flow::Receiving left, std::span<std::uint8_t> ring,
       first_(left.consumed()),
       ring_bytes_(static_cast<std::uint32_t>(ring.size())),
       with_end_(end.peer_done),
-      hurries_(!end.peer_done || end.reason == Reason::kPeerClosedEarly),
+      timeout_runs_(!end.peer_done || end.reason == Reason::kPeerClosedEarly),
       timeout_(timeout) {
     bytes_.reserve(left.available());
     const Pieces all = pieces(ring, first_.count, left.available());
@@ -34,9 +34,9 @@ FinalDelivery::FinalDelivery(flow::Receiving left, std::span<std::uint8_t> ring,
         const auto* from = static_cast<const std::uint8_t*>(all.part[i].iov_base);
         bytes_.insert(bytes_.end(), from, from + all.part[i].iov_len);
     }
-    if (!hurries_) {
+    if (!timeout_runs_) {
         kept_ = bytes_.size();
-        hurries_ = kept_ != 0 && kept_by_all.fetch_add(kept_, std::memory_order_relaxed) + kept_ > kMostKept;
+        timeout_runs_ = kept_ != 0 && kept_by_all.fetch_add(kept_, std::memory_order_relaxed) + kept_ > kMostKept;
     }
 }
 
@@ -73,11 +73,11 @@ bool FinalDelivery::run(Leg& leg, ConnectionStats& stats, TimePoint now) {
         return true;
     }
     const bool reads = left < std::exchange(undelivered_, std::min(undelivered_, left));
-    if (hurries_ && (reads || until_ == kNever)) {
+    if (timeout_runs_ && (reads || until_ == kNever)) {
         until_ = now + timeout_;
     }
     next_look_ = written == Written::kAll ? std::min(until_, now + pause_) : until_;
-    pause_ = std::min(2 * pause_, hurries_ ? kLongestPause : kLongestCalmPause);
+    pause_ = std::min(2 * pause_, timeout_runs_ ? kLongestPause : kLongestCalmPause);
     return now >= until_;
 }
 

@@ -2,7 +2,7 @@
 // F8: when a connection has ended with an error, its application is still given the bytes that the peer had published,
 // and the end of the peer's stream if the peer had ended it. The bytes are copied, so that the ring can be freed at
 // once. The leg is reset when the application's kernel has everything, because an earlier reset would discard what is
-// on its way; or if the application has read nothing for the time of a timeout. If the peer had ended its stream,
+// on its way; or if the application has read nothing for `timeout`. If the peer had ended its stream,
 // everything has arrived here and is the application's, as with TCP: then the timeout begins only when the application
 // writes, or when all connections together keep more than kMostKept bytes for such readers.
 //
@@ -32,9 +32,9 @@ class FinalDelivery {
     ~FinalDelivery() { give_back(); }
 
     // The application has written bytes, which will never be read: the timeout counts from the next run() on.
-    void application_wrote() { hurries_ = true; }
+    void application_wrote() { timeout_runs_ = true; }
     // The application has heard of the end of the peer's stream, and has written nothing since.
-    [[nodiscard]] bool ended_in_order() const { return !hurries_; }
+    [[nodiscard]] bool ended_in_order() const { return !timeout_runs_; }
     // Writes as much to the leg as it takes. True: everything is delivered, the leg has failed, or time is up.
     bool run(Leg& leg, ConnectionStats& stats, TimePoint now);
     // When to call run() without an event.
@@ -51,7 +51,7 @@ class FinalDelivery {
     std::vector<std::uint8_t> bytes_;
     std::size_t kept_ = 0;  // bytes of bytes_ that count towards kMostKept
     bool with_end_;         // the end of the stream is still to be delivered
-    bool hurries_;          // the timeout counts
+    bool timeout_runs_;     // the timeout counts
     std::chrono::milliseconds timeout_;
     std::size_t undelivered_ = SIZE_MAX;  // the fewest bytes so far that the application's kernel has not acknowledged
     TimePoint until_ = kNever;

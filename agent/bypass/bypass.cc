@@ -179,7 +179,7 @@ std::vector<std::uint64_t> Bypass::move_members() {
         revoke();
     }
     if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_step); !done) {
-        log()->warn("the bypass: its members stay as they are: {}", done.error().text());
+        log()->warn("the bypass: no socket joins or leaves: smc_bypass_step failed: {}", done.error().text());
         return {};
     }
     state_ = skeleton_->bss->smc_step_result;

@@ -252,8 +252,8 @@ string nothing_asked(Trial& trial) {
 }
 
 constexpr const char* kNothing = "";
-constexpr const char* kNonBlocking = "only sockets whose receives do not wait are members";
-constexpr const char* kHabit = "a socket with this habit is no member";
+constexpr const char* kNonBlocking = "sockets with blocking receives stay TCP";
+constexpr const char* kHabit = "sockets that use it stay TCP";
 constexpr const char* kTolerated = "tolerated: no working program asks for it";
 constexpr const char* kReset = "the programs on devices send the reset";
 

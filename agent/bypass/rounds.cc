@@ -119,7 +119,7 @@ void Rounds::tell_of_waits() {
             visit.told = true;
             log()->limited(LogLevel::kWarn,
                            "network namespace {}: no socket joins the bypass for now: a program probably "
-                           "holds the lock of one of its sockets (in a call that waits for a page of memory)",
+                           "holds the lock of a TCP socket there (in a call that waits for a page of memory)",
                            visit.inode);
         }
     }

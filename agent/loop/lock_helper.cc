@@ -163,8 +163,11 @@ void LockHelper::give() {
         }
         started_ = os::now();
         if (const auto started = start(); !started) {
-            log()->limited(LogLevel::kWarn, "sockets whose locks are to be waited for stay as they are: {}",
-                           started.error().text());
+            log()->limited(
+                LogLevel::kWarn,
+                "the helper process for locks of sockets does not start, and is tried again in 10 s; meanwhile no "
+                "socket joins the bypass or is ended: {}",
+                started.error().text());
             return restart_.set(*started_ + kRest);
         }
     }

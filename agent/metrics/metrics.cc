@@ -79,12 +79,12 @@ constexpr Plain kPlain[] = {
     {"smc_agent_dmbs", "DMBs that this agent has registered.", kGauge, "/ism/dmbs"},
     {"smc_agent_dmbs_pooled", "DMBs, own and peers', kept for the next connections.", kGauge, "/ism/pooled"},
     {"smc_agent_dmb_bytes", "Memory of DMBs, own and attached.", kGauge, "/ism/taken_bytes"},
-    {"smc_agent_dmb_limit_bytes", "ism.memory_mib.", kGauge, "/ism/memory_bytes"},
+    {"smc_agent_dmb_limit_bytes", "ism.memory_mib, as the control group allows it.", kGauge, "/ism/memory_bytes"},
     {"smc_agent_rmb_bytes", "Memory registered with RDMA devices.", kGauge, "/roce/registered_bytes"},
-    {"smc_agent_rmb_limit_bytes", "roce.memory_mib.", kGauge, "/roce/memory_bytes"},
+    {"smc_agent_rmb_limit_bytes", "roce.memory_mib, as the control group allows it.", kGauge, "/roce/memory_bytes"},
     {"smc_agent_roce_ports", "Ports of RoCE devices that can be used.", kGauge, "/roce/ports"},
     {"smc_agent_cgroups", "Control groups below cgroup.root.", kGauge, "/cgroups/known"},
-    {"smc_agent_cgroups_enrolled", "Control groups below cgroup.root that a rule matches.", kGauge,
+    {"smc_agent_cgroups_enrolled", "Those that a rule matches, or all if policy.default is allow.", kGauge,
      "/cgroups/enrolled"},
     {"smc_agent_cgroups_left_out", "Control groups for which the BPF map has no free entry.", kGauge,
      "/cgroups/left_out"},
@@ -110,7 +110,8 @@ void add_connections(Families& to, const json& status) {
         for (const auto& total : status["totals"]) {
             count += total["path"] == path ? number(total["count"]) : 0;
         }
-        to.counter("smc_agent_connections_total", "Connections that were accelerated, by path.", count,
+        to.counter("smc_agent_connections_total",
+                   "Connections that were accelerated, by path; for bypass, sockets: two for each connection.", count,
                    {{"path", path}});
     }
     const auto by_reason = [&](const char* path, const char* name, const char* help) {
@@ -124,8 +125,10 @@ void add_connections(Families& to, const json& status) {
     by_reason("fallback", "smc_agent_fallbacks_total", "Connections that went back to TCP, by reason.");
     by_reason("refused", "smc_agent_refused_total",
               "Connections that were not made, by reason: one of the applications saw an error, or had gone before.");
-    by_reason("broken", "smc_agent_broken_total",
-              "Connections over SMC that failed, by reason; not those that the peer aborted.");
+    by_reason(
+        "broken", "smc_agent_broken_total",
+        "Connections over SMC that failed, by reason. Not those that an application or the peer's agent reset, or "
+        "that TCP would have ended, too, nor those that this agent resets when it stops.");
     for (const auto& [direction, name, help] :
          {std::tuple{"sent", "smc_agent_sent_bytes_total", "Bytes that applications sent, by path."},
           std::tuple{"received", "smc_agent_received_bytes_total", "Bytes that applications were given, by path."}}) {

@@ -240,7 +240,8 @@ void LinkGroups::on(const group::GroupUp& action) {
     }
     const clc::SmcrPeer& peer = group->peer();
     const group::GroupLink& first = group->links().all().begin()->second;
-    log()->limited(LogLevel::kInfo, "link group {} with {} ({}) is up: role {}, device {}, {} {}, version {}, {}",
+    log()->limited(LogLevel::kInfo,
+                   "link group {} with {} ({}) is up: role {}, device {}, GID {}, QP {}, version {}, {}",
                    static_cast<std::uint32_t>(action.group), peer.link.gid.text(),
                    peer.host_name.empty() ? "no name" : peer.host_name, group->key().server ? "server" : "client",
                    first.port.device, first.own.gid.text(), text(first.own.qpn), group->key().version,
@@ -269,7 +270,7 @@ void LinkGroups::on(const group::GroupOver& action) {
     if (action.connections == 0) {
         log()->limited(LogLevel::kInfo, "link group {} with {} ended: {}", id, peer, action.detail);
     } else {
-        log()->warn("link group {} with {} ended, {} connections are lost: {} ({})", id, peer, action.connections,
+        log()->warn("link group {} with {} ended, {} connections are reset: {} ({})", id, peer, action.connections,
                     reason_name(action.reason), action.detail);
     }
 }

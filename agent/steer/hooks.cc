@@ -182,7 +182,8 @@ bool Hooks::attach_again(unsigned index, Device& device) const {
     return any;
 }
 
-// A probe that comes back meanwhile may not be counted, and counts as lost then; one alone decides nothing.
+// Writes `encrypts` of the device into the map. A probe that the programs count at that moment may count as lost; one
+// alone decides nothing.
 void Hooks::tell_encrypts(unsigned index, const Device& device) const {
     if (auto value = programs_.devices.get({slot_, index})) {
         value->encrypts = device.encrypts ? 1 : 0;
@@ -280,7 +281,8 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
         if (limits != device.limits && !limits.empty()) {
             log()->limited(
                 LogLevel::kInfo,
-                "device {}: without policy.past_limits new connections are plain TCP: {}, which SMC would evade",
+                "device {}: {}, which SMC would evade: new connections of its network namespace are plain TCP, unless "
+                "policy.past_limits allows SMC",
                 device.name, limits);
         }
         device.limits = std::move(limits);

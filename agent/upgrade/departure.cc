@@ -62,15 +62,15 @@ bool Departure::leave(pid_t asker) {
     started_successor_ = successor_.has_value();
     state_deadline_ = os::now() + p_.settle;
     successor_deadline_ = state_deadline_ + p_.successor;
-    log()->info("upgrade: leaving: another agent takes over");
+    log()->info("upgrade: another agent asks to take over: waiting for handshakes");
     p_.changed();
     look_.set_in(kSettlingLook);
     return true;
 }
 
 void Departure::signalled() {
-    // A signal to an agent that serves, or that started its successor itself, means that the whole service stops. Any
-    // other one means that a supervisor ends this agent only, because another one has taken over.
+    // A signal to an agent that serves, or that started its successor itself, means that the whole service stops. A
+    // signal in any other state means that a supervisor ends this agent only, because another one has taken over.
     const auto timeout = state_ == State::kServing || started_successor_ ? p_.stop_drain : p_.upgrade_drain;
     const bool again = std::exchange(signalled_, true);
     restart_at_ = kNever;  // a signal means that no further successor is wanted
@@ -166,7 +166,7 @@ void Departure::end_hung_successor() {
 
 void Departure::settle() {
     if (is_gone(asker_)) {
-        log()->warn("upgrade: staying: agent {} has ended before it took over", asker_);
+        log()->warn("upgrade: agent {} has ended before it took over: this agent goes on serving", asker_);
         state_ = signalled_ ? State::kStopping : State::kServing;
         state_deadline_ = std::min<TimePoint>(stop_by_, os::now() + p_.stop_drain);
         return p_.changed();
@@ -177,7 +177,7 @@ void Departure::settle() {
     state_ = State::kReleased;
     const TimePoint now = os::now();
     state_deadline_ = std::min<TimePoint>(stop_by_, now + p_.upgrade_drain);
-    log()->info("upgrade: left: another agent takes over; {} connections stay here, for {} s at most", p_.connections(),
+    log()->info("upgrade: handed over; {} connections stay here, for {} s at most", p_.connections(),
                 std::chrono::ceil<std::chrono::seconds>(std::max(state_deadline_, now) - now).count());
     p_.release();
 }

@@ -168,8 +168,8 @@ std::string answered(const Connection& c, const LinkGroup* group) {
         return "the server did not answer TCP option 254";
     }
     if (!c.proposal && c.reset_by_server && !*c.reset_by_server) {
-        return "the server speaks SMC; the client reset the connection before a Proposal, as an agent does that "
-               "only asks";
+        return "the server speaks SMC; the client reset the connection before a Proposal, as smc-agent does after a "
+               "request";
     }
     std::vector<std::string> parts;
     if (c.accept) {

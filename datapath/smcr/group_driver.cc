@@ -77,7 +77,7 @@ void GroupDriver::linger(AlertToken token, Element rmbe) {
 
 void GroupDriver::rmbe_reassigned(AlertToken token) {
     const std::lock_guard lock(mutex_);
-    left_.push_back(token);
+    reassigned_.push_back(token);
 }
 
 void GroupDriver::use(std::uint8_t number, const std::shared_ptr<LinkDriver>& link) {
@@ -298,7 +298,7 @@ void GroupDriver::settle(Poller& poller) {
     {
         const std::lock_guard lock(mutex_);
         gone = std::exchange(broken_link_gone_, false);
-        for (const AlertToken token : std::exchange(left_, {})) {
+        for (const AlertToken token : std::exchange(reassigned_, {})) {
             const auto it = receivers_.find(token);
             if (it == receivers_.end()) {
                 continue;

@@ -142,8 +142,8 @@ class GroupDriver {
     std::map<std::uint8_t, std::weak_ptr<LinkDriver>>
         receiving_;  // these, and links to be left, which may still receive
     std::vector<llc::RTokenSet> rmbs_;
-    std::vector<AlertToken> left_;       // connections whose peer has left
-    std::vector<std::uint8_t> retired_;  // links that connections are to leave
+    std::vector<AlertToken> reassigned_;  // connections whose RMBE at the peer now belongs to another one
+    std::vector<std::uint8_t> retired_;   // links that connections are to leave
     std::atomic<unsigned> not_moved_{0};
     // C5.
     static constexpr unsigned kNoneBroken = ~0U;

@@ -74,8 +74,8 @@ Step Flow::next(TimePoint now, bool can_send) {
 
 void Flow::peer(const PeerState& told) {
     PeerState state = told;
-    // At a failover Linux sets its producer cursor back to that of the last message that it knows to have arrived. If
-    // it has to say something else before it sends the later messages again, it says so with that cursor.
+    // At a failover Linux sets its producer cursor back to that of the last message that it knows to have arrived. A
+    // message that it sends before it repeats the later ones has that older cursor.
     if (cursor_is_told_ && receiving_.was(state.producer.cursor)) {
         state.producer.cursor = receiving_.produced().cursor;
     }

@@ -102,7 +102,7 @@ class Failures(unittest.TestCase):
             self.a.set_link(True)
         # C3.
         self.assertEqual(self.reasons(self.agent_a, self.port), {"link_down"})
-        lines = [line for line in self.agent_a.log().splitlines() if " ended, 2 connections are lost" in line]
+        lines = [line for line in self.agent_a.log().splitlines() if " ended, 2 connections are reset" in line]
         self.assertEqual(len(lines), 1, self.agent_a.log()[-3000:])
         self.smcr_again()
 

@@ -10,7 +10,7 @@ const NAMES = {
   smcr: "SMC-R",
   fallback: "TCP through the agent",
   handshake: "handshake",
-  bypass: "bypass",
+  bypass: "bypass (sockets)",
 };
 
 const byId = (id) => document.getElementById(id);
@@ -85,7 +85,7 @@ function sums(status) {
   const moved = {};
   for (const one of status.traffic) moved[one.path] = one.sent + one.received;
   let fallbacks = 0;
-  for (const one of status.totals) if (one.path === "fallback" || one.path === "refused") fallbacks += one.count;
+  for (const one of status.totals) if (one.path === "fallback") fallbacks += one.count;
   return { moved, fallbacks, when: performance.now() };
 }
 
@@ -138,7 +138,7 @@ function show(status) {
     ["SMC-D", (a) => a.smcd, true],
     ["SMC-R", (a) => a.smcr, true],
     ["Bypass", (a) => a.bypass, true],
-    ["TCP", (a) => a.fallback, true],
+    ["TCP through the agent", (a) => a.fallback, true],
     ["Sent", (a) => bytes(a.sent), true],
     ["Received", (a) => bytes(a.received), true],
   ], "No connection is in the agent now.");
@@ -149,7 +149,7 @@ function show(status) {
     ["Code", (t) => t.reason.code],
     ["Meaning", (t) => t.reason.text],
     ["Count", (t) => t.count, true],
-  ], "Every connection that asked was accelerated.");
+  ], "No connection fell back or was refused.");
   const groups = status.groups.smcd
     .map((g) => ({ kind: "SMC-D", peer: g.host_name || g.peer_gid, type: "", connections: g.connections, links: "" }))
     .concat(status.groups.smcr.map((g) => ({
