@@ -24,6 +24,9 @@ void Agent::handle(const smc_event& event) {
                 gateway_->let_go(event, Reason::kStopped);
             }
             break;
+        case SMC_EVENT_RESET:
+            gateway_->syn_was_reset(event);
+            break;
         case SMC_EVENT_NETNS_UNKNOWN:
             if (const auto it = cgroups_->groups().find(event.cgroup);
                 it == cgroups_->groups().end() || it->second.enrolled) {

@@ -15,21 +15,22 @@
 #include "bpf/decisions.h"
 
 /* To be incremented when any layout below changes. Readers of pinned maps find the version in smc_config. */
-#define SMC_ABI_VERSION 22u
+#define SMC_ABI_VERSION 23u
 
 enum smc_event_type {
 	SMC_EVENT_REQUEST = 1,   /* a server speaks SMC, or is known to: the agent negotiates */
 	SMC_EVENT_NETNS_UNKNOWN, /* a socket connects or listens in a network namespace that is not known */
 	SMC_EVENT_CGROUP_UNKNOWN,
 	SMC_EVENT_CALLBACK_LOST, /* a SYN-ACK of the agent's listener left without options (smc_flag.h) */
+	SMC_EVENT_RESET,         /* a RST has answered a SYN with options: the agent sends it without them */
 };
 
 struct smc_event {
 	enum smc_event_type type;
 	__u32 pad;
 	__u64 cgroup;           /* NETNS_UNKNOWN: ID of the socket's; CGROUP_UNKNOWN: of one that is not known yet */
-	struct smc_tuple tuple; /* SMC_EVENT_REQUEST: its key; SMC_EVENT_CALLBACK_LOST: the connection */
-	struct smc_request request; /* SMC_EVENT_REQUEST: its entry */
+	struct smc_tuple tuple; /* REQUEST and RESET: key of the request; CALLBACK_LOST: the connection */
+	struct smc_request request; /* REQUEST and RESET: its entry */
 };
 
 /* Output of program smc_sweep. */

@@ -84,7 +84,9 @@
 #define SMC_ANSWER_LOST_SYNS 2
 #define SMC_ANSWER_LOST_NS 70000000000ull /* smc_inbound: the SYN was retransmitted; TCP sends the next one sooner */
 
-#define SMC_REASON_OPTION_LOST 0x0a010002u /* Reason::kOptionLost of <smc/wire/reason.h> */
+/* Of <smc/wire/reason.h>: Reason::kOptionLost and kConnectFailed. */
+#define SMC_REASON_OPTION_LOST 0x0a010002u
+#define SMC_REASON_CONNECT_FAILED 0x0a050000u
 
 struct smc_addr {
 	__u8 ip[16];

@@ -78,6 +78,8 @@
 	  "the listener wants time stamps of the driver or the hardware (SO_TIMESTAMPING)")                            \
 	X(SMC_IN_BOUND, SOCKET, bound,                                                                                 \
 	  "the listener is bound to a device or has a mark: the agent's answer might leave by another way")            \
+	X(SMC_IN_INCOMING_CPU, SOCKET, incoming_cpu,                                                                   \
+	  "the listener is for connections of one processor (SO_INCOMING_CPU), and a leg may come by another one")     \
 	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")                             \
 	X(SMC_IN_HEADERS, SOCKET, listener_headers, "the listener's packets have extension headers")                   \
 	X(SMC_IN_SHORT_LIVED, NODE, short_lived,                                                                       \

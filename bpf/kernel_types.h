@@ -100,6 +100,7 @@ struct sock_common {
 	unsigned long skc_flags;
 	int skc_bound_dev_if;
 	volatile unsigned char skc_state;
+	int skc_incoming_cpu; /* in a union with members of other kinds of sockets */
 };
 typedef struct {
 	__u32 val;

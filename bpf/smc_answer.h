@@ -27,33 +27,50 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 	bpf_skb_store_bytes(skb, packet->tcp_at + 12, &after, sizeof(after), 0);
 }
 
-/*
- * The server has answered only the SYN without options: perhaps something on the path drops SYNs with unknown options.
- * Notes that this server is not asked for config->not_now_ns.
- */
-static __always_inline void smc_option_lost(const struct smc_config *config, const struct smc_request *request,
-					    const struct smc_tuple *tuple)
+/* Notes that the server of this request is not asked for some time. */
+static __always_inline void smc_pause_server(const struct smc_request *request, const struct smc_tuple *tuple,
+					     __u32 reason, __u64 time_ns)
 {
 	struct smc_dest dest = {.netns = request->netns};
-	struct smc_server server = {.knowledge = SMC_SERVER_NOT_NOW, .reason = SMC_REASON_OPTION_LOST};
+	struct smc_server server = {.knowledge = SMC_SERVER_NOT_NOW, .reason = reason};
 
 	__builtin_memcpy(dest.remote.ip, tuple->remote_ip, 16);
 	dest.remote.port = tuple->remote_port;
-	server.expires_ns = bpf_ktime_get_ns() + config->not_now_ns;
+	server.expires_ns = bpf_ktime_get_ns() + time_ns;
 	bpf_map_update_elem(&smc_servers, &dest, &server, BPF_ANY);
 }
 
-/* A RST from the network. If it answers a request, the request ends: nothing listens at the server. */
-static __always_inline void smc_rcv_reset(const struct smc_packet *packet)
+/*
+ * A RST from the network. In answer to a request it may be that of a firewall which refuses unknown options: TCP does
+ * not see it, and the agent sends the SYN without options, whose answer counts. If nothing listens at the server, that
+ * is a RST, too. The server is not asked for a while, so that connects to a closed port do not cost that each time.
+ */
+static __always_inline int smc_rcv_reset(const struct smc_packet *packet)
 {
+	const __u64 pause_ns = 1000000000;
 	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
+	const struct smc_config *config = smc_get_config();
 
 	/* the client resets a request that was answered by a SYN cookie: no other packet follows */
 	if (inbound && inbound->syncookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
 		bpf_map_delete_elem(&smc_inbound, &packet->tuple);
-	if (request && request->state < SMC_REQUEST_HELD && bpf_ntohl(packet->ack) == bpf_ntohl(request->isn) + 1)
-		smc_end_request(&packet->tuple, request);
+	if (!request || bpf_ntohl(packet->ack) != bpf_ntohl(request->isn) + 1 ||
+	    (request->state >= SMC_REQUEST_HELD && !(request->state == SMC_REQUEST_LET_GO && request->reset)))
+		return TC_ACT_UNSPEC;
+	if (request->state == SMC_REQUEST_ASKED && config && smc_agent(config) != SMC_AGENT_STALE &&
+	    smc_agent_listens(packet->tuple.slot, packet->v6)) {
+		request->state = SMC_REQUEST_HELD;
+		request->since_ns = bpf_ktime_get_ns();
+		request->reset = 1;
+		if (smc_tell_request(SMC_EVENT_RESET, &packet->tuple, request)) {
+			smc_pause_server(request, &packet->tuple, SMC_REASON_CONNECT_FAILED, pause_ns);
+			smc_count(SMC_ANSWER_RESET);
+			return TC_ACT_SHOT;
+		}
+	}
+	smc_end_request(&packet->tuple, request);
+	return TC_ACT_UNSPEC;
 }
 
 /*
@@ -112,8 +129,10 @@ static __always_inline int smc_rcv_answer(struct __sk_buff *skb, const struct sm
 	if (!options.smc || echoed) {
 		if (echoed) {
 			smc_count(SMC_ANSWER_ECHOED);
-		} else if (request->state == SMC_REQUEST_ASKED_BARE) {
-			smc_option_lost(config, request, &packet->tuple);
+		} else if (request->state == SMC_REQUEST_ASKED_BARE ||
+			   (request->state == SMC_REQUEST_LET_GO && request->reset)) {
+			/* the server has answered only the SYN without options */
+			smc_pause_server(request, &packet->tuple, SMC_REASON_OPTION_LOST, config->not_now_ns);
 			smc_count(SMC_ANSWER_LOST);
 		} else if (request->state == SMC_REQUEST_ASKED) {
 			smc_count(SMC_ANSWER_PLAIN);
@@ -131,7 +150,7 @@ static __always_inline int smc_rcv_answer(struct __sk_buff *skb, const struct sm
 		request->answer_isn = packet->seq;
 		/* an agent that takes no new connections sends the SYN that the request has saved at once */
 		if (smc_agent(config) != SMC_AGENT_STALE && smc_agent_listens(packet->tuple.slot, packet->v6) &&
-		    smc_tell_request(&packet->tuple, request)) {
+		    smc_tell_request(SMC_EVENT_REQUEST, &packet->tuple, request)) {
 			smc_count(SMC_ANSWER_SMC);
 		} else {
 			request->state = SMC_REQUEST_LET_GO;

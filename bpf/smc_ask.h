@@ -6,6 +6,7 @@
  *	ASKED       --SYN again-->              ASKED_BARE: something on the path may drop unknown options
  *	ASKED*      --SYN-ACK, no option-->     no entry: an ordinary TCP connection, left untouched
  *	ASKED*      --SYN-ACK, option 254-->    HELD (LET_GO if no agent serves): the answer is reset, unseen by TCP
+ *	ASKED       --RST-->                    HELD, and the agent lets it go at once: a firewall may refuse the option
  *	HELD        --the agent's leg-->        ANSWERED
  *	HELD        --the agent, or timeout-->  LET_GO: the SYN goes out without options, as without an agent
  *
@@ -39,13 +40,14 @@ static __always_inline void smc_tell_unknown(const struct smc_subject *subject, 
 	bpf_ringbuf_submit(event, 0);
 }
 
-static __always_inline bool smc_tell_request(const struct smc_tuple *tuple, const struct smc_request *request)
+static __always_inline bool smc_tell_request(enum smc_event_type type, const struct smc_tuple *tuple,
+					     const struct smc_request *request)
 {
 	struct smc_event *event = bpf_ringbuf_reserve(&smc_events, sizeof(*event), 0);
 
 	if (!event)
 		return false;
-	event->type = SMC_EVENT_REQUEST;
+	event->type = type;
 	event->tuple = *tuple;
 	event->request = *request;
 	bpf_ringbuf_submit(event, 0);
@@ -218,7 +220,7 @@ static __always_inline int smc_send_request(struct __sk_buff *skb, const struct 
 		return TC_ACT_UNSPEC;
 	}
 	smc_begin_request(subject->cgroup_id);
-	if (request->state == SMC_REQUEST_HELD && smc_tell_request(&packet->tuple, request)) {
+	if (request->state == SMC_REQUEST_HELD && smc_tell_request(SMC_EVENT_REQUEST, &packet->tuple, request)) {
 		smc_count(SMC_OUT_HELD);
 		return smc_suppress(skb, packet, device);
 	}

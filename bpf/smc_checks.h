@@ -164,6 +164,12 @@ static __always_inline bool smc_check_bound(struct smc_subject *s)
 	return !sk || sk->sk_mark || sk->__sk_common.skc_bound_dev_if;
 }
 
+/* The kernel gives a SYN to the listener of the processor that receives it; the leg's is received where it was sent. */
+static __always_inline bool smc_check_incoming_cpu(struct smc_subject *s)
+{
+	return s->tcp && ((struct sock *)s->tcp)->__sk_common.skc_incoming_cpu >= 0;
+}
+
 static __always_inline bool smc_check_fast_open(struct smc_subject *s)
 {
 	return s->fast_open;

@@ -165,10 +165,8 @@ int smc_ingress(struct __sk_buff *skb)
 	}
 	if (smc_is_probe(&packet, device->probe + 1))
 		return TC_ACT_SHOT;
-	if (packet.flags & SMC_TCP_RST) {
-		smc_rcv_reset(&packet);
-		return TC_ACT_UNSPEC;
-	}
+	if (packet.flags & SMC_TCP_RST)
+		return smc_rcv_reset(&packet);
 	if (!(packet.flags & SMC_TCP_SYN))
 		return TC_ACT_UNSPEC;
 	packet.encrypts = device->encrypts;

@@ -77,6 +77,11 @@ void Gateway::let_go(const smc_event& event, Reason reason) {
     smc::let_go(p_.programs, netns.get(), event.tuple, event.request);
 }
 
+void Gateway::syn_was_reset(const smc_event& event) {
+    const auto netns = p_.namespaces.by_cookie(event.request.netns);
+    smc::let_go(p_.programs, netns.get(), event.tuple, event.request);
+}
+
 void Gateway::server_speaks_smc(const smc_event& event) {
     auto netns = p_.namespaces.by_cookie(event.request.netns);
     if (!netns || !connection_quotas_.has_for(netns->inode(), event.request.cgroup) ||

@@ -22,6 +22,7 @@ namespace smc::bpf {
 
 // The programs write what the protocol library reads.
 static_assert(SMC_REASON_OPTION_LOST == static_cast<std::uint32_t>(Reason::kOptionLost));
+static_assert(SMC_REASON_CONNECT_FAILED == static_cast<std::uint32_t>(Reason::kConnectFailed));
 static_assert(SMC_TCPOPT_KIND == tcp::kExperimentalKind && SMC_TCPOPT_LEN == tcp::kOptionBytes &&
               SMC_TCPOPT_EXID == kEyeCatcherR);
 

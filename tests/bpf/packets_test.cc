@@ -16,7 +16,8 @@ using namespace smc;
 
 namespace {
 
-constexpr __u32 kGoesOn = static_cast<__u32>(-1), kRedirected = 7;  // TC_ACT_UNSPEC, TC_ACT_REDIRECT
+// TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT
+constexpr __u32 kGoesOn = static_cast<__u32>(-1), kDropped = 2, kRedirected = 7;
 constexpr std::uint8_t kFin = 1, kSyn = 2, kRst = 4, kAck = 16;
 constexpr std::uint32_t kIsn = 1000, kServersIsn = 5000;
 
@@ -335,8 +336,8 @@ TEST_CASE("reset__ends_the_request_that_it_answers_and_no_other") {
         std::uint32_t ack;
         bool ends;
     };
-    for (const Case& one : {Case{SMC_REQUEST_ASKED, kIsn + 1, true}, Case{SMC_REQUEST_ASKED_BARE, kIsn + 1, true},
-                            Case{SMC_REQUEST_ASKED, kIsn, false}, Case{SMC_REQUEST_HELD, kIsn + 1, false}}) {
+    for (const Case& one : {Case{SMC_REQUEST_ASKED_BARE, kIsn + 1, true}, Case{SMC_REQUEST_ASKED, kIsn, false},
+                            Case{SMC_REQUEST_LET_GO, kIsn + 1, false}, Case{SMC_REQUEST_HELD, kIsn + 1, false}}) {
         CAPTURE(one.state, one.ack);
         const Bytes rst = answer(family, kRst | kAck, 0, one.ack, {});
         node.ask(family, one.state);
@@ -349,6 +350,49 @@ TEST_CASE("reset__ends_the_request_that_it_answers_and_no_other") {
     node.arrive(fin);
     CHECK(node.out == fin);
     CHECK(node.state(family) == SMC_REQUEST_HELD);
+}
+
+// A firewall may refuse SYNs with unknown options, so only the answer to the SYN without options counts.
+TEST_CASE("reset__in_answer_to_options_is_hidden_and_the_agent_sends_the_syn_without_them") {
+    enter_a_namespace();
+    Node node;
+    for (const Family family : {Family{false}, Family{true}}) {
+        CAPTURE(family.v6);
+        const Bytes rst = answer(family, kRst | kAck, 0, kIsn + 1, {});
+        const auto key = tuple_of(family.client_end(), family.server_end(), 0);
+        const auto let_go = [&] {
+            smc_request request = node.requests().get(key).value();
+            request.state = SMC_REQUEST_LET_GO;
+            REQUIRE(node.requests().put(key, request));
+        };
+        for (const bool is_closed : {true, false}) {
+            node.ask(family, SMC_REQUEST_ASKED);
+            node.arrive(rst);
+            CHECK(node.verdict == kDropped);
+            CHECK(node.counted() == Counted{{"SMC_ANSWER_RESET", 1}});
+            CHECK(node.state(family) == SMC_REQUEST_HELD);
+            REQUIRE(node.told.size() == 1);
+            CHECK(node.told[0].type == SMC_EVENT_RESET);
+            node.told.clear();
+            let_go();  // as the agent does
+            const Bytes next = is_closed ? rst : answer(family, kSyn | kAck, kServersIsn, kIsn + 1, {2, 4, 5, 180});
+            node.arrive(next);
+            CHECK(node.verdict == kGoesOn);
+            CHECK(node.out == next);
+            CHECK(node.counted() == (is_closed ? Counted{} : Counted{{"SMC_ANSWER_LOST", 1}}));
+            CHECK_FALSE(node.state(family));
+            const auto server = node.programs->knows(node.cookie, family.server_end());
+            REQUIRE(server);
+            CHECK(server->reason == (is_closed ? SMC_REASON_CONNECT_FAILED : SMC_REASON_OPTION_LOST));
+        }
+    }
+    node.listeners.clear();  // without an agent the RST is believed
+    const Family family{false};
+    node.ask(family, SMC_REQUEST_ASKED);
+    node.arrive(answer(family, kRst | kAck, 0, kIsn + 1, {}));
+    CHECK(node.verdict == kGoesOn);
+    CHECK_FALSE(node.state(family));
+    CHECK(node.told.empty());
 }
 
 TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {

@@ -297,14 +297,16 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
     const std::uint64_t netns = rtnetlink->netns_cookie();
     // BPF_PROG_TEST_RUN's packets come from lo, in slot 0.
     const smc_device_key lo{0, 1};
-    // Ports 1 to 3: listeners; 4: one that is bound to a device; 5: one with a mark; others: none.
+    // Ports 1 to 3: listeners; 4: one that is bound to a device; 5: one with a mark; 6: one with SO_INCOMING_CPU;
+    // others: none.
     std::vector<UniqueFd> listeners;
     for (const bool v6 : {false, true}) {
-        for (unsigned port = 1; port <= 5; port++) {
+        for (unsigned port = 1; port <= 6; port++) {
             listeners.push_back(listener(v6, port, port == 4 ? "lo" : nullptr));
         }
-        const int mark = 7;
-        REQUIRE(::setsockopt(listeners.back().get(), SOL_SOCKET, SO_MARK, &mark, sizeof mark) == 0);
+        const int mark = 7, processor = 0;
+        REQUIRE(::setsockopt(listeners[listeners.size() - 2].get(), SOL_SOCKET, SO_MARK, &mark, sizeof mark) == 0);
+        REQUIRE(::setsockopt(listeners.back().get(), SOL_SOCKET, SO_INCOMING_CPU, &processor, sizeof processor) == 0);
     }
     for (unsigned seed = 100; seed <= 120; seed++) {
         Draw draw(seed);
@@ -342,7 +344,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
                 expected = SMC_IN_MPTCP;
             } else if (has.fast_open) {
                 expected = SMC_IN_FAST_OPEN;
-            } else if (port > 5) {
+            } else if (port > 6) {
                 expected = SMC_IN_NO_LISTENER;
             } else if (!(v6 ? hairpin6 : hairpin4)) {
                 expected = SMC_IN_NOT_SERVED;
@@ -354,6 +356,8 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
                 expected = SMC_IN_LIMITED;
             } else if (port == 4 || port == 5) {
                 expected = SMC_IN_BOUND;
+            } else if (port == 6) {
+                expected = SMC_IN_INCOMING_CPU;
             } else if (!roce && !expected_of(rules, default_allow, rule, default_smcd).smcd) {
                 expected = SMC_IN_NO_DEVICE;
             }

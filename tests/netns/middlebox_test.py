@@ -44,6 +44,13 @@ print(c.recv(100).decode(), flush=True)
 """
 
 
+CLOSED = """
+import socket, sys
+try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
+except ConnectionRefusedError: print('refused')
+"""
+
+
 class Middlebox(TwoNodes):
     def setUp(self):
         super().setUp()
@@ -134,6 +141,19 @@ class Middlebox(TwoNodes):
     def test_requests_with_the_option_are_dropped(self):
         self.works_through(f"{SYN} {DROPPED}")
         self.assertGreaterEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
+
+    def test_requests_with_the_option_are_refused(self):
+        """By a RST, which TCP takes for that of a closed port."""
+        self.works_through(f"{SYN} tcp option 254 exists reject with tcp reset")
+        decisions = self.a.agent.decisions()
+        self.assertGreaterEqual(decisions["SMC_ANSWER_RESET"], 1)
+        self.assertGreaterEqual(decisions["SMC_OUT_NOT_NOW"], 1)
+
+    def test_a_closed_port_is_closed(self):
+        self.begin()
+        for _ in range(3):
+            self.assertEqual(self.a.python(CLOSED, self.b.ip4, 5999, timeout=60).stdout, "refused\n")
+        self.assertGreaterEqual(self.a.agent.decisions()["SMC_ANSWER_RESET"], 1)
 
     def test_neither_has_the_option(self):
         self.works_through(f"{SYN} {WITHOUT}", f"{SYNACK} {WITHOUT}")
