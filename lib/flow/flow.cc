@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/flow/flow.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace smc::flow {
+
+namespace {
+
+// How long bytes of Linux may come behind its end: until its messages under way are acknowledged.
+constexpr std::chrono::milliseconds kCorked{10};
+
+}  // namespace
 
 Flow::Flow(const Terms& terms)
     : sending_(terms.send_size, terms.window, terms.cursor_is_told),
@@ -122,13 +130,24 @@ std::optional<Step> Flow::receive(TimePoint now) {
     return std::nullopt;
 }
 
-// A peer that has ended its stream should send nothing more. But if the process ends whose bytes wait for room, Linux
-// tells the end with the message that says that they wait (B), and sends them when there is room. With its next message
-// B is gone, or more has come. If the last bytes just fit, there is none.
+// A peer that has ended its stream should send nothing more. But Linux sends what a process that ends has left: if the
+// bytes wait for room, it tells the end with the message that says that they wait (B), and sends them when there is
+// room (with its next message B is gone, or more has come; if the last bytes just fit, there is none). From 5.18 on
+// they may also wait for the completion of messages before them (autocorking), and nothing tells of them. Linux then
+// says that it has closed (C), and does not say before that it is done with sending (D), as agents do.
+std::chrono::milliseconds Flow::grace_for_more() const {
+    if ((receiving_.produced().flags & cdc::kWriterBlocked) != 0) {
+        return reset_grace_;
+    }
+    const bool corked = (close_.peer() & (cdc::kSendingDone | cdc::kConnectionClosed)) == cdc::kConnectionClosed;
+    return corked ? std::min(reset_grace_, kCorked) : std::chrono::milliseconds(0);
+}
+
 bool Flow::awaits_more(TimePoint now) {
-    const bool waits = (receiving_.produced().flags & cdc::kWriterBlocked) != 0 && reset_grace_.count() != 0;
+    const auto grace = grace_for_more();
+    const bool waits = grace.count() != 0;
     if (waits && more_deadline_ == kNever) {
-        more_deadline_ = now + reset_grace_;
+        more_deadline_ = now + grace;
     }
     if (waits && now < more_deadline_) {
         return true;
@@ -367,11 +386,10 @@ void Flow::finish(Reason reason) {
     }
     const bool deliver = reason == Reason::kPeerAborted || reason == Reason::kPeerReset ||
                          reason == Reason::kLinkDown || reason == Reason::kDataLost ||
-                         reason == Reason::kPeerClosedEarly;  // F8
+                         reason == Reason::kPeerClosedEarly || reason == Reason::kRmbeTakenAgain;  // F8
     const bool orderly = reason == Reason::kNone || reason == Reason::kCloseTimeout;
     // Bytes may be missing in front of the peer's end: see awaits_more(), and C4.
-    const bool whole = reason != Reason::kDataLost && (writing_ == Writing::kEnded || reset_grace_.count() == 0 ||
-                                                       (receiving_.produced().flags & cdc::kWriterBlocked) == 0);
+    const bool whole = reason != Reason::kDataLost && (writing_ == Writing::kEnded || grace_for_more().count() == 0);
     end_ = End{reason,
                orderly   ? End::How::kOrderly
                : deliver ? End::How::kDeliver

@@ -180,6 +180,7 @@ class Flow {
     enum class Writing : std::uint8_t { kWritable, kFull, kEnded, kBroken };
 
     std::optional<Step> receive(TimePoint now);
+    [[nodiscard]] std::chrono::milliseconds grace_for_more() const;
     bool awaits_more(TimePoint now);
     std::optional<Step> send(bool can_send);
     void after_pass();
