@@ -143,7 +143,7 @@ void ClientRunner::leg_connected(int error) {
         return feed(session_.leg_failed(app_state(), "the leg's packets left this host"));
     }
     if (error == 0) {
-        return feed(session_.leg_connected(os::now()));
+        return feed(session_.leg_connected(os::now(), has_link()));
     }
     if (error == ECONNREFUSED && ports_left_ > 1 && programs_.refused_by_paws(leg_->fd())) {
         return connect_leg(ports_left_ - 1);

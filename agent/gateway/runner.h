@@ -170,6 +170,9 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         mark.chosen = chosen_ ? chosen_->number() : 0;
     }
 
+    // Whether the link group still has the link that CLC has agreed on.
+    [[nodiscard]] bool has_link() const { return !in_group_ || parts_.smcr_groups.groups().named_link_is_up(member()); }
+
     [[nodiscard]] LegBuffers buffers_of_leg() const { return leg_buffers(buffers_, peer_ring_); }
 
     // Handles events that became ready while this thread was late; returns true if any was handled.

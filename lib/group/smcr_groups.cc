@@ -265,6 +265,15 @@ const Assignment* SmcrGroups::assignment_of(MemberId member) const {
     return it == members_.end() || !it->second.assignment ? nullptr : &*it->second.assignment;
 }
 
+bool SmcrGroups::named_link_is_up(MemberId id) const {
+    const auto it = members_.find(id);
+    if (it == members_.end()) {
+        return false;
+    }
+    const Member& member = it->second;
+    return member.server || member.first_contact || member.group->is_up(member.peer_link);
+}
+
 std::uint8_t SmcrGroups::peer_link_of(MemberId member) const {
     const auto it = members_.find(member);
     return it == members_.end() ? llc::kFirstLink : it->second.peer_link;

@@ -122,7 +122,12 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint n
 void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const AddLink& m, TimePoint now) {
     if (add_link_.state() != Adding::kOffered || link.terms.number != add_link_.carrier()) {
         // No offer awaits this reply. Linux accepts a link first, and rejects it if it then cannot set it up; CONFIRM
-        // LINK fails in that case.
+        // LINK fails in that case. A client that accepts too late waits for CONFIRM LINK: Linux lets no RMB be
+        // confirmed or deleted meanwhile, and DELETE LINK ends that.
+        const bool ours = add_link_.under_way() && add_link_.number() == m.link_number;
+        if (terms_.server && state_ == State::kActive && !m.rejected && !ours && !links_.contains(m.link_number)) {
+            delete_link_.want({m.link_number, DeleteLinkReason::kLostPath, false});
+        }
         return;
     }
     if (m.rejected) {

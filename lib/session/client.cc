@@ -253,11 +253,18 @@ Actions Client::confirm(TimePoint now) {
                                     : handshake_->rmbe_ready(std::get<clc::LocalRmbe>(half), now));
 }
 
-Actions Client::leg_connected(TimePoint now) {
+// Linux at the server does not move a connection to another link before it has the Confirm, and then could not answer
+// if the link has gone: its Decline is due instead.
+Actions Client::leg_connected(TimePoint now, bool has_link) {
     if (state_ != State::kFinishing) {
         return {};
     }
     application_ = true;
+    if (!has_link && !peer_agent_ && std::holds_alternative<clc::LocalRmbe>(held_confirm_)) {
+        held_confirm_ = std::monostate{};
+        state_ = State::kNegotiating;
+        return translate(handshake_->prepare_failed(Reason::kNoActiveLink, "the link that the server named has gone"));
+    }
     if (!std::holds_alternative<std::monostate>(held_confirm_)) {
         return confirm(now);
     }

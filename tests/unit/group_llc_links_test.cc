@@ -127,6 +127,25 @@ TEST_CASE("group_llc__a_rejection_by_linux_means_that_there_is_no_other_path_for
     CHECK(find<AddLinkOver>(over)->unlikely == unlikely);
 }
 
+// Linux may handle ADD LINK when its flow before is over.
+TEST_CASE("group_llc__a_client_that_accepts_a_link_too_late_is_told_that_there_is_none") {
+    Doubled d;
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    (void)d.client.message(bytes(offer), kStart + 1s);
+    const auto acceptance = d.client.accept_link(second(false), kStart + 1s);
+    (void)d.server.tick(kStart + 3s, 0);
+    const auto told = d.server.message(bytes(acceptance), kStart + 3s);
+    CHECK((sent<DeleteLink>(told).link_number == 2 && !sent<DeleteLink>(told).reply && !sent<DeleteLink>(told).all));
+    const auto reply = d.client.message(bytes(told), kStart + 3s);
+    CHECK(find<LinkGone>(reply)->number == 2);
+    CHECK(find<LinkGone>(d.server.message(bytes(reply), kStart + 3s)) == nullptr);
+    for (const Side* side : {&d.server, &d.client}) {
+        CHECK((side->up() == std::vector<std::uint8_t>{1} && side->state() == GroupLlc::State::kActive));
+    }
+}
+
 // SMC v2.1, REQUEST ADD LINK, note 7: ADD LINK may come without an acknowledgement before it.
 TEST_CASE("group_llc__an_add_link_answers_the_invitation") {
     Doubled d;

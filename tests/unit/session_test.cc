@@ -255,3 +255,29 @@ TEST_CASE("session__a_decline_of_smcr_leaves_smcd_as_it_was") {
     CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(decline).view(), kStart)));
     CHECK(p.server_groups.all().size() == 1);
 }
+
+// A Linux server does not move a connection to another link before it has the Confirm.
+TEST_CASE("session__a_client_declines_if_the_link_has_gone_while_its_leg_was_connected") {
+    for (const bool native : {true, false}) {
+        CAPTURE(native);
+        Pair p(kSmcrServer, native);
+        REQUIRE(are<ConnectApplication>(p.server.clc_message(p.proposal.view(), kStart)));
+        REQUIRE(are<JoinGroup>(p.server.application_connected(kStart)));
+        auto own = rmbe("10.0.0.2");
+        own.first_contact = false;
+        const auto accept = sent(p.server.joined(own, kStart));
+        REQUIRE(are<JoinGroup>(p.client.clc_message(accept.view(), kStart)));
+        own = rmbe("10.0.0.1");
+        own.first_contact = false;
+        REQUIRE(are<FinishConnect>(p.client.joined(own, kStart)));
+        const auto actions = p.client.leg_connected(kStart, false);
+        if (native) {
+            CHECK(are<SendClc, GiveBack, RememberServer, RunOnTcp>(actions));
+            CHECK(declined(actions) == Reason::kNoActiveLink);
+            CHECK(learnt(actions) == RememberServer::As::kPause);
+            CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(actions).view(), kStart)));
+        } else {
+            CHECK(are<SendClc, AwaitLink>(actions));  // an agent begins on another link
+        }
+    }
+}

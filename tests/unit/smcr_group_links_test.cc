@@ -127,6 +127,38 @@ TEST_CASE("smcr_groups__a_client_refuses_if_the_link_that_the_server_has_named_g
     CHECK(p.client.group(1).links().up().size() == 1);
 }
 
+// The same until its Confirm leaves: a Linux server does not move the connection before.
+TEST_CASE("smcr_groups__a_client_knows_if_the_link_that_the_server_has_named_has_gone") {
+    Ports p;
+    p.connect(1);
+    p.connect(2);
+    CHECK((p.client.groups.named_link_is_up(MemberId{1}) && p.server.groups.named_link_is_up(MemberId{1})));
+    p.server.join(3, p.proposal());
+    p.talk();
+    const Joined accept = told<Joined>(p.server.log, 3).value();
+    p.client.join(3, p.end_of(accept));
+    p.talk();  // its RMBE is in another RMB
+    REQUIRE(told<Joined>(p.client.log, 3));
+    CHECK(p.client.groups.named_link_is_up(MemberId{3}));
+    p.client.on(
+        p.client.groups.link_down(p.client.group(1).id(), p.client.groups.peer_link_of(MemberId{3}), "down", kStart));
+    CHECK_FALSE(p.client.groups.named_link_is_up(MemberId{3}));
+}
+
+TEST_CASE("smcr_groups__a_port_that_comes_during_an_attempt_is_tried_soon_after_it") {
+    Ports p(true, false);
+    p.client.has_second_link = false;
+    p.connect(1);
+    p.server.devices_answer = false;
+    p.server.tick(p.server.groups.next_deadline());  // an attempt begins
+    const auto created = find<CreateLink>(p.server.log);
+    REQUIRE(created != nullptr);
+    Ports::tell(p.server, true, "10.0.0.1", "10.0.2.1");
+    p.server.log.clear();
+    p.server.on(p.server.groups.link_refused(created->group, created->link, Refusal::kDeviceFailed, "", p.server.now));
+    CHECK(p.server.groups.next_deadline() <= p.server.now + 1s);
+}
+
 TEST_CASE("smcr_groups__the_size_of_an_rmbe_is_known_when_the_link_of_its_connection_has_gone") {
     Ports p;
     p.connect(1);

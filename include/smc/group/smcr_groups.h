@@ -95,6 +95,9 @@ class SmcrGroups {
     [[nodiscard]] const Assignment* assignment_of(MemberId member) const;
     // The link that the peer named together with its RMBE.
     [[nodiscard]] std::uint8_t peer_link_of(MemberId member) const;
+    // Whether the link still works that the server's Accept has named to this member. True for first contacts and at
+    // the server.
+    [[nodiscard]] bool named_link_is_up(MemberId member) const;
     // Bytes registered for all groups, and for ended links whose queue pairs are not destroyed yet.
     [[nodiscard]] std::size_t registered() const { return registered_; }
     // `bytes`: what is registered with the devices now. That may be more than the groups have: the memory of an ended

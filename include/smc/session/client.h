@@ -88,7 +88,8 @@ class Client {
     // `may_decline`: the server still waits for CONFIRM LINK, or for a Decline.
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now);
 
-    [[nodiscard]] Actions leg_connected(TimePoint now);
+    // `has_link`: the link group still has the link of this connection, if there is one.
+    [[nodiscard]] Actions leg_connected(TimePoint now, bool has_link = true);
     // The leg's handshake should be over. If the application's answer was lost, TCP sends it again one second after its
     // SYN, and three seconds after: so long the leg may take, even beyond the budget. Otherwise this is leg_failed().
     [[nodiscard]] Actions leg_late(AppState app, std::string detail, TimePoint now);
