@@ -44,8 +44,9 @@ std::uint32_t TcpSocket::unsent() const {
     return over ? 0 : static_cast<std::uint32_t>(bytes);
 }
 
-void TcpSocket::keep_alive(std::chrono::seconds idle) const {
+void TcpSocket::keep_alive(std::chrono::seconds idle) {
     if (idle.count() > 0) {
+        usual_idle_s_ = usual_idle_s_.value_or(keepalive_terms().idle_s);
         os::set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(idle.count()));
         os::set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
     }
@@ -89,7 +90,7 @@ KeepaliveTerms TcpSocket::at_least_as_strict(const KeepaliveTerms& terms) {
     own_keepalive_ = own_keepalive_.value_or(keepalive_terms());
     KeepaliveTerms now = *own_keepalive_;
     if (terms.keepalive) {
-        const unsigned idle = terms.idle_s != 0 ? terms.idle_s : now.idle_s;
+        const unsigned idle = terms.idle_s != 0 ? terms.idle_s : usual_idle_s_.value_or(now.idle_s);
         now.idle_s = now.keepalive ? std::min(now.idle_s, idle) : idle;
         now.interval_s = terms.interval_s != 0 ? terms.interval_s : now.interval_s;
         now.probes = terms.probes != 0 ? terms.probes : now.probes;

@@ -34,8 +34,8 @@ class TcpSocket {
     [[nodiscard]] std::uint32_t readable() const;
     // Bytes that were written and that the other end's kernel has not acknowledged yet.
     [[nodiscard]] std::uint32_t unsent() const;
-    // Probes an idle connection after `idle`; 0: changes nothing.
-    void keep_alive(std::chrono::seconds idle) const;
+    // Probes an idle connection after `idle`; 0: changes nothing. Called at most once, and before the functions below.
+    void keep_alive(std::chrono::seconds idle);
     // Probes an idle connection after tcp_fin_timeout. That is how long the other end's kernel keeps a socket that was
     // closed there and not here (FIN-WAIT-2); afterwards it answers a probe with a reset.
     void probe_if_closed() const;
@@ -62,7 +62,8 @@ class TcpSocket {
     void set_reset_on_close(bool on);
     UniqueFd fd_;
     bool resets_on_close_ = true;
-    Poller* poller_ = nullptr;                     // the poller that watches the socket
+    Poller* poller_ = nullptr;              // the poller that watches the socket
+    std::optional<unsigned> usual_idle_s_;  // the namespace's idle time (tcp_keepalive_time), before keep_alive()
     std::optional<KeepaliveTerms> own_keepalive_;  // the socket's options before any `terms` were applied
 };
 
