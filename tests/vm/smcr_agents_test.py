@@ -189,7 +189,7 @@ else:
         self.is_not_asked()
         line = next(line for line in self.agents[0].log().splitlines() if "device rxe0 is not used" in line)
         self.assertIn("ulimit -l is 64 KiB", line)
-        self.assertIn("a link group takes 5653 KiB", line)
+        self.assertRegex(line, r"a link group takes \d{4} KiB")
 
     def test_7_devices_by_name(self):
         self.start({"devices": ["mlx5_0"]})

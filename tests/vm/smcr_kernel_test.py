@@ -66,7 +66,7 @@ class Together(Case):
         history = [
             s
             for s in captures.histories(self.linux.capture)
-            if s["kind"] == "connection" and "only asks" not in s["answered"]
+            if s["kind"] == "connection" and "as smc-agent does after a request" not in s["answered"]
         ]
         self.assertIn("ACCEPT of SMC-Rv2.1 (the only type offered); first contact", history[0]["answered"])
         self.assertIn("subsequent contact", history[1]["answered"])
