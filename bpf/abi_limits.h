@@ -84,6 +84,9 @@
 #define SMC_ANSWER_LOST_SYNS 2
 #define SMC_ANSWER_LOST_NS 70000000000ull /* smc_inbound: the SYN was retransmitted; TCP sends the next one sooner */
 
+/* How long a server is not asked after a RST, and after a RST in answer to options alone. */
+#define SMC_RESET_PAUSE_NS 100000000ULL
+#define SMC_OPTION_RESET_PAUSE_NS 5000000000ULL
 /* Of <smc/wire/reason.h>: Reason::kOptionLost and kConnectFailed. */
 #define SMC_REASON_OPTION_LOST 0x0a010002u
 #define SMC_REASON_CONNECT_FAILED 0x0a050000u

@@ -29,7 +29,7 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 
 /* Notes that the server of this request is not asked for some time. */
 static __always_inline void smc_pause_server(const struct smc_request *request, const struct smc_tuple *tuple,
-					     __u32 reason, __u64 time_ns)
+					     __u32 reason, __u64 time_ns, __u64 map_flags)
 {
 	struct smc_dest dest = {.netns = request->netns};
 	struct smc_server server = {.knowledge = SMC_SERVER_NOT_NOW, .reason = reason};
@@ -37,17 +37,17 @@ static __always_inline void smc_pause_server(const struct smc_request *request, 
 	__builtin_memcpy(dest.remote.ip, tuple->remote_ip, 16);
 	dest.remote.port = tuple->remote_port;
 	server.expires_ns = bpf_ktime_get_ns() + time_ns;
-	bpf_map_update_elem(&smc_servers, &dest, &server, BPF_ANY);
+	bpf_map_update_elem(&smc_servers, &dest, &server, map_flags);
 }
 
 /*
  * A RST from the network. In answer to a request it may be that of a firewall which refuses unknown options: TCP does
  * not see it, and the agent sends the SYN without options, whose answer counts. If nothing listens at the server, that
- * is a RST, too. The server is not asked for a while, so that connects to a closed port do not cost that each time.
+ * is a RST, too. The server is not asked for a moment, so that connects to a closed port in a loop do not cost that
+ * each time; and if half of the ring is used, the RST is believed, because any program may cause such events.
  */
 static __always_inline int smc_rcv_reset(const struct smc_packet *packet)
 {
-	const __u64 pause_ns = 1000000000;
 	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 	const struct smc_config *config = smc_get_config();
@@ -55,16 +55,21 @@ static __always_inline int smc_rcv_reset(const struct smc_packet *packet)
 	/* the client resets a request that was answered by a SYN cookie: no other packet follows */
 	if (inbound && inbound->syncookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
 		bpf_map_delete_elem(&smc_inbound, &packet->tuple);
-	if (!request || bpf_ntohl(packet->ack) != bpf_ntohl(request->isn) + 1 ||
-	    (request->state >= SMC_REQUEST_HELD && !(request->state == SMC_REQUEST_LET_GO && request->reset)))
+	if (!request || bpf_ntohl(packet->ack) != bpf_ntohl(request->isn) + 1)
+		return TC_ACT_UNSPEC;
+	if (request->state == SMC_REQUEST_HELD && request->reset)
+		return TC_ACT_SHOT; /* another one of that firewall */
+	if (request->state >= SMC_REQUEST_HELD && !(request->state == SMC_REQUEST_LET_GO && request->reset))
 		return TC_ACT_UNSPEC;
 	if (request->state == SMC_REQUEST_ASKED && config && smc_agent(config) != SMC_AGENT_STALE &&
-	    smc_agent_listens(packet->tuple.slot, packet->v6)) {
+	    smc_agent_listens(packet->tuple.slot, packet->v6) &&
+	    bpf_ringbuf_query(&smc_events, BPF_RB_AVAIL_DATA) <= SMC_EVENT_BYTES / 2) {
 		request->state = SMC_REQUEST_HELD;
 		request->since_ns = bpf_ktime_get_ns();
 		request->reset = 1;
 		if (smc_tell_request(SMC_EVENT_RESET, &packet->tuple, request)) {
-			smc_pause_server(request, &packet->tuple, SMC_REASON_CONNECT_FAILED, pause_ns);
+			smc_pause_server(request, &packet->tuple, SMC_REASON_CONNECT_FAILED, SMC_RESET_PAUSE_NS,
+					 BPF_NOEXIST);
 			smc_count(SMC_ANSWER_RESET);
 			return TC_ACT_SHOT;
 		}
@@ -131,8 +136,13 @@ static __always_inline int smc_rcv_answer(struct __sk_buff *skb, const struct sm
 			smc_count(SMC_ANSWER_ECHOED);
 		} else if (request->state == SMC_REQUEST_ASKED_BARE ||
 			   (request->state == SMC_REQUEST_LET_GO && request->reset)) {
-			/* the server has answered only the SYN without options */
-			smc_pause_server(request, &packet->tuple, SMC_REASON_OPTION_LOST, config->not_now_ns);
+			/*
+			 * The server has answered only the SYN without options. After a RST that may have another
+			 * cause (the port was opened meanwhile, or another server of an address translation answers),
+			 * and to ask again costs a round trip only.
+			 */
+			smc_pause_server(request, &packet->tuple, SMC_REASON_OPTION_LOST,
+					 request->reset ? SMC_OPTION_RESET_PAUSE_NS : config->not_now_ns, BPF_ANY);
 			smc_count(SMC_ANSWER_LOST);
 		} else if (request->state == SMC_REQUEST_ASKED) {
 			smc_count(SMC_ANSWER_PLAIN);

@@ -338,7 +338,7 @@ static __always_inline struct smc_server *smc_server_of(__u64 netns_cookie, cons
 	return server && server->expires_ns > bpf_ktime_get_ns() ? server : 0;
 }
 
-/* An event that is no request. Any program may cause as many as it likes, so half of the ring is left to requests. */
+/* An event without a request. Any program may cause as many as it likes, so half of the ring is left to requests. */
 static __always_inline struct smc_event *smc_event_new(enum smc_event_type type)
 {
 	struct smc_event *event;

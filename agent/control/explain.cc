@@ -212,19 +212,9 @@ using Place = std::pair<std::size_t, std::size_t>;
 // Obstacles, each with the places that have it.
 using Obstacles = std::vector<std::pair<std::string, std::set<Place>>>;
 
-// Why the server's address is an obstacle for clients in this namespace, as far as addresses tell; empty: it is none.
-std::string obstacle_of(const ServedAddresses& addresses, std::uint64_t inode, const Endpoint& remote) {
-    if (addresses.is_of(inode, remote)) {
-        return bpf::kOutboundChecks[kLoopback].text;
-    }
-    const auto other = addresses.elsewhere(inode, remote);
-    return other ? both_ends_text(*other) : "";
-}
-
-// Adds the obstacles of one place. `netns`: null if it is not served; `address`: why the server's address is one.
+// Adds the obstacles of one place. `netns`: null if it is not served; `has_address`: the server's address is its own.
 Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const Endpoint& remote,
-                 const Namespace* netns, const std::string& address, const Place& place, Verdict& verdict,
-                 Obstacles& found) {
+                 const Namespace* netns, bool has_address, const Place& place, Verdict& verdict, Obstacles& found) {
     const auto answer = parts.programs.explain(subject.query);
     if (!answer) {
         return answer.error();
@@ -235,8 +225,8 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
         const auto it = std::ranges::find(found, text, &Obstacles::value_type::first);
         (it != found.end() ? *it : found.emplace_back(text, std::set<Place>{})).second.insert(place);
     };
-    if (!address.empty()) {
-        add(address);
+    if (has_address) {
+        add(bpf::kOutboundChecks[kLoopback].text);
     }
     const bool denied = (answer->failed >> SMC_OUT_DENIED & 1) != 0;
     for (const bpf::Check& check : bpf::kOutboundChecks) {
@@ -306,10 +296,14 @@ Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const End
             }
         }
         const auto netns = parts.namespaces.by_cookie(subject.namespaces[at]);
-        const std::string address = netns ? obstacle_of(addresses, netns->inode(), remote) : "";
+        const bool has_address = netns && addresses.is_of(netns->inode(), remote);
+        if (const auto other = netns ? addresses.elsewhere(netns->inode(), remote) : std::nullopt) {
+            note(verdict.unless, both_ends_text(*other));  // or a host elsewhere has the same address
+        }
         for (std::size_t kind = 0; kind < subject.kinds.size(); kind++) {
             set_kind(subject.query, subject.kinds[kind]);
-            if (auto asked = ask(parts, subject, remote, netns.get(), address, {at, kind}, verdict, found); !asked) {
+            if (auto asked = ask(parts, subject, remote, netns.get(), has_address, {at, kind}, verdict, found);
+                !asked) {
                 return asked.error();
             }
         }
@@ -350,8 +344,7 @@ json connections_to(const IntrospectionParts& parts, const Endpoint& server) {
 
 }  // namespace
 
-// All obstacles come from the BPF programs' own checks, but those about addresses: that the server's is the namespace's
-// own, or that of another one.
+// All obstacles come from the BPF programs' own checks but one: that the address is the namespace's own.
 json explain(const IntrospectionParts& parts, const json& request) {
     const auto remote = Endpoint::parse(request.value("address", ""));
     if (!remote) {

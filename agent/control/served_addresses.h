@@ -30,8 +30,9 @@ class ServedAddresses {
 
 // Says that a connection to an address of that other namespace is TCP.
 inline std::string both_ends_text(std::uint64_t inode) {
-    return "this agent serves both ends (the address is in netns " + std::to_string(inode) +
-           "), so such connections are TCP";
+    return "the server is in netns " + std::to_string(inode) +
+           ", which has that address: this agent serves both ends, "
+           "and leaves them to TCP";
 }
 
 }  // namespace smc

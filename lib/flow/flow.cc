@@ -8,7 +8,7 @@ namespace smc::flow {
 
 namespace {
 
-// How long bytes of Linux may come behind its end: until its messages under way are acknowledged.
+// How long bytes of Linux may come behind its end: until its messages under way are acknowledged, if none is lost.
 constexpr std::chrono::milliseconds kCorked{10};
 
 }  // namespace
@@ -111,6 +111,7 @@ void Flow::peer(const PeerState& told) {
 }
 
 std::optional<Step> Flow::receive(TimePoint now) {
+    look_for_corked(now);
     if (receiving_.available() != 0) {
         more_deadline_ = kNever;
         if (writing_ == Writing::kWritable) {
@@ -130,30 +131,48 @@ std::optional<Step> Flow::receive(TimePoint now) {
     return std::nullopt;
 }
 
-// A peer that has ended its stream should send nothing more. But Linux sends what a process that ends has left: if the
-// bytes wait for room, it tells the end with the message that says that they wait (B), and sends them when there is
-// room (with its next message B is gone, or more has come; if the last bytes just fit, there is none). From 5.18 on
-// they may also wait for the completion of messages before them (autocorking), and nothing tells of them. Linux then
-// says that it has closed (C), and does not say before that it is done with sending (D), as agents do.
-std::chrono::milliseconds Flow::grace_for_more() const {
-    if ((receiving_.produced().flags & cdc::kWriterBlocked) != 0) {
-        return reset_grace_;
-    }
-    const bool corked = (close_.peer() & (cdc::kSendingDone | cdc::kConnectionClosed)) == cdc::kConnectionClosed;
-    return corked ? std::min(reset_grace_, kCorked) : std::chrono::milliseconds(0);
-}
-
+// A peer that has ended its stream should send nothing more. But if the process ends whose bytes wait for room, Linux
+// tells the end with the message that says that they wait (B), and sends them when there is room. With its next message
+// B is gone, or more has come. If the last bytes just fit, there is none.
 bool Flow::awaits_more(TimePoint now) {
-    const auto grace = grace_for_more();
-    const bool waits = grace.count() != 0;
+    const bool waits = (receiving_.produced().flags & cdc::kWriterBlocked) != 0 && reset_grace_.count() != 0;
     if (waits && more_deadline_ == kNever) {
-        more_deadline_ = now + grace;
+        more_deadline_ = now + reset_grace_;
     }
     if (waits && now < more_deadline_) {
         return true;
     }
     more_deadline_ = kNever;
-    return false;
+    return corked_deadline_ != kNever;
+}
+
+// From 5.18 on, bytes of a process that ends on Linux may also wait until messages before them are acknowledged
+// (autocorking), and nothing tells of them. Linux then says that it has closed (C), and does not say before that it is
+// done with sending (D), as agents do. They come soon, or not at all.
+void Flow::look_for_corked(TimePoint now) {
+    if (!says_closed_alone()) {
+        return;
+    }
+    if (corked_behind_ != receiving_.produced().cursor) {
+        corked_behind_ = receiving_.produced().cursor;
+        corked_deadline_ = now + kCorked;
+    } else if (now >= corked_deadline_) {
+        corked_deadline_ = kNever;
+    }
+}
+
+bool Flow::says_closed_alone() const {
+    const bool blocked = (receiving_.produced().flags & cdc::kWriterBlocked) != 0;
+    return reset_grace_.count() != 0 && !blocked &&
+           (close_.peer() & (cdc::kSendingDone | cdc::kConnectionClosed)) == cdc::kConnectionClosed;
+}
+
+// Whether bytes may be missing in front of the peer's end, as far as its flags tell.
+bool Flow::may_lack_bytes() const {
+    const bool blocked = reset_grace_.count() != 0 && (receiving_.produced().flags & cdc::kWriterBlocked) != 0;
+    const bool corked =
+        says_closed_alone() && (corked_behind_ != receiving_.produced().cursor || corked_deadline_ != kNever);
+    return writing_ != Writing::kEnded && (blocked || corked);
 }
 
 void Flow::delivered(std::uint32_t bytes) {
@@ -388,8 +407,7 @@ void Flow::finish(Reason reason) {
                          reason == Reason::kLinkDown || reason == Reason::kDataLost ||
                          reason == Reason::kPeerClosedEarly || reason == Reason::kRmbeTakenAgain;  // F8
     const bool orderly = reason == Reason::kNone || reason == Reason::kCloseTimeout;
-    // Bytes may be missing in front of the peer's end: see awaits_more(), and C4.
-    const bool whole = reason != Reason::kDataLost && (writing_ == Writing::kEnded || grace_for_more().count() == 0);
+    const bool whole = reason != Reason::kDataLost && !may_lack_bytes();  // see C4
     end_ = End{reason,
                orderly   ? End::How::kOrderly
                : deliver ? End::How::kDeliver

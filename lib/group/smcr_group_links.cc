@@ -228,8 +228,7 @@ void SmcrGroup::added(const llc::AddLinkOver& how, Out out) {
     adding_.reset();
     offered_.reset();
     tried_at_ = out.now;
-    const bool again = std::exchange(again_, false) && !how.added;
-    retry_at_ = out.now + (again ? kBetweenWishes : terms_.link_retry * (1U << refusals_));  // C.8
+    retry_at_ = out.now + terms_.link_retry * (1U << refusals_);  // C.8
     refusals_ = how.unlikely ? std::min(refusals_ + 1, kMostRefusals) : 0;
 }
 
@@ -321,7 +320,6 @@ void SmcrGroup::ports_changed(Out out) {
 
 void SmcrGroup::try_again(TimePoint at) {
     refusals_ = 0;
-    again_ |= adding_.has_value();
     if (could_be_better()) {
         retry_at_ = std::min(retry_at_, at);
     }

@@ -374,6 +374,8 @@ TEST_CASE("reset__in_answer_to_options_is_hidden_and_the_agent_sends_the_syn_wit
             REQUIRE(node.told.size() == 1);
             CHECK(node.told[0].type == SMC_EVENT_RESET);
             node.told.clear();
+            node.arrive(rst);  // some firewalls send several
+            CHECK((node.verdict == kDropped && node.told.empty() && node.state(family) == SMC_REQUEST_HELD));
             let_go();  // as the agent does
             const Bytes next = is_closed ? rst : answer(family, kSyn | kAck, kServersIsn, kIsn + 1, {2, 4, 5, 180});
             node.arrive(next);
@@ -385,6 +387,14 @@ TEST_CASE("reset__in_answer_to_options_is_hidden_and_the_agent_sends_the_syn_wit
             REQUIRE(server);
             CHECK(server->reason == (is_closed ? SMC_REASON_CONNECT_FAILED : SMC_REASON_OPTION_LOST));
         }
+        // A pause replaces nothing that another connection has learnt.
+        node.programs->remember(node.cookie, family.server_end(), SMC_SERVER_CAPABLE, Reason::kNone,
+                                std::chrono::seconds(60), 0);
+        node.ask(family, SMC_REQUEST_ASKED);
+        node.arrive(rst);
+        CHECK(node.programs->knows(node.cookie, family.server_end())->knowledge == SMC_SERVER_CAPABLE);
+        CHECK(node.counted() == Counted{{"SMC_ANSWER_RESET", 1}});
+        node.told.clear();
     }
     node.listeners.clear();  // without an agent the RST is believed
     const Family family{false};

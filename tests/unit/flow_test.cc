@@ -406,6 +406,24 @@ TEST_CASE("flow__bytes_that_linux_holds_back_until_its_last_message_is_acknowled
     CHECK_FALSE(has_ended_leg(half_closed, ended_at({0, 17}, 0), now));
     CHECK(half_closed.receiving().consumed() == cdc::Cursor{0, 17});
     CHECK(has_ended_leg(half_closed, ended_at({0, 17}, 0), now + kCorked));
+    // A slow reader: the time runs from the end on, and afterwards everything is there.
+    for (const bool late : {true, false}) {
+        Flow slow(kOfMessages);
+        REQUIRE(std::holds_alternative<Load>(slow.next(now, true)));
+        slow.peer(ended_at({0, 10}, 0));
+        REQUIRE(std::holds_alternative<Deliver>(slow.next(now, true)));
+        slow.leg_full();
+        CHECK_FALSE(has_ended_leg(slow, ended_at({0, 10}, 0), now));
+        CHECK(slow.next_deadline() == now + kCorked);
+        CHECK_FALSE(has_ended_leg(slow, ended_at({0, 10}, 0), now + (late ? kCorked : kCorked / 2)));
+        slow.abort(Reason::kLinkDown);
+        Step last = slow.next(now, true);
+        if (std::holds_alternative<Publish>(last)) {
+            last = slow.next(now, true);
+        }
+        REQUIRE(std::holds_alternative<End>(last));
+        CHECK((std::get<End>(last).how == End::How::kDeliver && std::get<End>(last).peer_done == late));
+    }
     // Where the peer's memory is read, everything is there.
     Flow memory({.send_size = 100, .window = 100, .receive_size = 100});
     CHECK(has_ended_leg(memory, ended_at({0, 10}, 0), now));

@@ -145,20 +145,6 @@ TEST_CASE("smcr_groups__a_client_knows_if_the_link_that_the_server_has_named_has
     CHECK_FALSE(p.client.groups.named_link_is_up(MemberId{3}));
 }
 
-TEST_CASE("smcr_groups__a_port_that_comes_during_an_attempt_is_tried_soon_after_it") {
-    Ports p(true, false);
-    p.client.has_second_link = false;
-    p.connect(1);
-    p.server.devices_answer = false;
-    p.server.tick(p.server.groups.next_deadline());  // an attempt begins
-    const auto created = find<CreateLink>(p.server.log);
-    REQUIRE(created != nullptr);
-    Ports::tell(p.server, true, "10.0.0.1", "10.0.2.1");
-    p.server.log.clear();
-    p.server.on(p.server.groups.link_refused(created->group, created->link, Refusal::kDeviceFailed, "", p.server.now));
-    CHECK(p.server.groups.next_deadline() <= p.server.now + 1s);
-}
-
 TEST_CASE("smcr_groups__the_size_of_an_rmbe_is_known_when_the_link_of_its_connection_has_gone") {
     Ports p;
     p.connect(1);

@@ -96,9 +96,9 @@ class Together(Case):
                 def groups():
                     return [g for g in self.agent.smcr_groups() if g["role"] == role]
 
-                wait_for("a second link group", lambda: len(groups()) == 2, 60)
+                wait_for("a second link group", lambda: len(groups()) == 2, 300)
                 self.assertLessEqual(max(g["connections"] for g in groups()), 255)
-                self.assertEqual(busy.wait(60), 0, busy.text())
+                self.assertEqual(busy.wait(300), 0, busy.text())
                 self.assertIn("520000 bytes", busy.text())
                 self.assertEqual(echo.wait(), 0)
                 # The agent remembers only so many. Linux declines some now and then, whose buffer it cannot register.

@@ -140,7 +140,9 @@ class Flow {
     // with bytes now. After End there is nothing but End.
     [[nodiscard]] Step next(TimePoint now, bool can_send);
     // When to call next() even if nothing has happened.
-    [[nodiscard]] TimePoint next_deadline() const { return std::min({close_deadline_, clc_deadline_, more_deadline_}); }
+    [[nodiscard]] TimePoint next_deadline() const {
+        return std::min({close_deadline_, clc_deadline_, more_deadline_, corked_deadline_});
+    }
 
     // --- answers ----------------------------------------------------------------------------------------------------
     void peer(const PeerState& state);
@@ -180,8 +182,10 @@ class Flow {
     enum class Writing : std::uint8_t { kWritable, kFull, kEnded, kBroken };
 
     std::optional<Step> receive(TimePoint now);
-    [[nodiscard]] std::chrono::milliseconds grace_for_more() const;
     bool awaits_more(TimePoint now);
+    void look_for_corked(TimePoint now);
+    [[nodiscard]] bool says_closed_alone() const;
+    [[nodiscard]] bool may_lack_bytes() const;
     std::optional<Step> send(bool can_send);
     void after_pass();
     std::optional<Step> advance_close(TimePoint now);
@@ -217,9 +221,11 @@ class Flow {
     bool consumed_ = false;  // Consumed is due
     std::optional<End> end_;
 
-    TimePoint close_deadline_ = kNever;  // until when to wait for the peer to close, too
-    TimePoint more_deadline_ = kNever;   // until when bytes may come for which there was no room when the peer ended
-    TimePoint clc_deadline_ = kNever;    // until when to wait for flags that explain the end of the CLC socket
+    TimePoint close_deadline_ = kNever;   // until when to wait for the peer to close, too
+    TimePoint more_deadline_ = kNever;    // until when bytes may come for which there was no room when the peer ended
+    TimePoint corked_deadline_ = kNever;  // until when bytes of Linux may come behind its end
+    std::optional<cdc::Cursor> corked_behind_{};  // the peer's cursor when that time began; once over, kNever
+    TimePoint clc_deadline_ = kNever;             // until when to wait for flags that explain the end of the CLC socket
     std::uint64_t blocked_ = 0;
 };
 

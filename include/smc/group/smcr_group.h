@@ -251,7 +251,6 @@ class SmcrGroup {
     unsigned refusals_ = 0;               // attempts in a row that failed for lack of another path, at either end
     TimePoint retry_at_ = kNever;
     TimePoint tried_at_ = TimePoint::min();  // when the last attempt was over
-    bool again_ = false;                     // ports or wishes have changed during the attempt that is under way
     clc::SmcrPeer peer_;
     bool eye_catchers_ = false;
     bool closed_ = false;  // the group takes no new members
