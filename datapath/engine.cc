@@ -167,7 +167,7 @@ void Engine::take_new() {
         kicked.swap(kicked_);
         moving.swap(moving_);
     }
-    // Running tasks before new ones: a link may have to end a connection before a new one takes its RMBE (G5).
+    // Running tasks before new ones. (RmbeTransport::start() ends a connection whose RMBE the new one takes, G5.)
     for (const auto& task : kicked) {
         Engine* const engine = task->engine_.load();
         if (engine == this && tasks_.contains(task->order())) {

@@ -46,7 +46,11 @@ std::uint32_t TcpSocket::unsent() const {
 
 void TcpSocket::keep_alive(std::chrono::seconds idle) {
     if (idle.count() > 0) {
-        usual_idle_s_ = usual_idle_s_.value_or(keepalive_terms().idle_s);
+        unsigned usual = 0;
+        socklen_t length = sizeof usual;
+        if (::getsockopt(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, &usual, &length) == 0) {
+            usual_idle_s_ = usual;
+        }
         os::set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(idle.count()));
         os::set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
     }

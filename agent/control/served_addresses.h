@@ -31,8 +31,7 @@ class ServedAddresses {
 // Says that a connection to an address of that other namespace is TCP.
 inline std::string both_ends_text(std::uint64_t inode) {
     return "the server is in netns " + std::to_string(inode) +
-           ", which has that address: this agent serves both ends, "
-           "and leaves them to TCP";
+           ", which has that address: this agent serves both ends, and leaves them to TCP";
 }
 
 }  // namespace smc

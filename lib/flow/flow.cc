@@ -151,6 +151,7 @@ bool Flow::awaits_more(TimePoint now) {
 // done with sending (D), as agents do. They come soon, or not at all.
 void Flow::look_for_corked(TimePoint now) {
     if (!says_closed_alone()) {
+        corked_deadline_ = kNever;  // awaits_more() has another reason to wait, or none
         return;
     }
     if (corked_behind_ != receiving_.produced().cursor) {

@@ -271,7 +271,7 @@ bool SmcrGroups::named_link_is_up(MemberId id) const {
         return false;
     }
     const Member& member = it->second;
-    return member.server || member.first_contact || member.group->is_up(member.peer_link);
+    return member.server || member.first_contact || (member.group != nullptr && member.group->is_up(member.peer_link));
 }
 
 std::uint8_t SmcrGroups::peer_link_of(MemberId member) const {

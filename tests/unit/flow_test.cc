@@ -406,6 +406,12 @@ TEST_CASE("flow__bytes_that_linux_holds_back_until_its_last_message_is_acknowled
     CHECK_FALSE(has_ended_leg(half_closed, ended_at({0, 17}, 0), now));
     CHECK(half_closed.receiving().consumed() == cdc::Cursor{0, 17});
     CHECK(has_ended_leg(half_closed, ended_at({0, 17}, 0), now + kCorked));
+    // What comes behind the end waits for room then.
+    Flow blocked(kOfMessages);
+    CHECK_FALSE(has_ended_leg(blocked, ended_at({0, 10}, 0), now));
+    CHECK_FALSE(has_ended_leg(blocked, ended_at({0, 10}, cdc::kWriterBlocked), now));
+    CHECK(blocked.next_deadline() == now + kGrace);
+    CHECK(has_ended_leg(blocked, ended_at({0, 10}, cdc::kWriterBlocked), now + kGrace));
     // A slow reader: the time runs from the end on, and afterwards everything is there.
     for (const bool late : {true, false}) {
         Flow slow(kOfMessages);
