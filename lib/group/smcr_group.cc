@@ -81,7 +81,7 @@ std::optional<Assignment> SmcrGroup::take(MemberId member, AlertToken token, std
     }
     if (assignment) {
         refused_.reset();
-        assignment->link = named.value_or(least_used_link());
+        assignment->link = named.value_or(least_used_link(out.now));
         members_.emplace(member, assignment->link);
         out.actions.push_back(OpenToken{id_, assignment->token});
     }

@@ -11,6 +11,8 @@ namespace {
 
 // How soon to try to replace a lost link: if another exchange prevents the attempt now, that exchange is over soon.
 constexpr auto kSoon = std::chrono::milliseconds(200);
+// A Linux client says that it has confirmed a further link before it takes connections on it.
+constexpr auto kTakesConnectionsAfter = std::chrono::seconds(1);
 // Each attempt in a row that fails for lack of another path doubles the time until the next one, up to 16 times.
 constexpr unsigned kMostRefusals = 4;
 
@@ -240,6 +242,9 @@ void SmcrGroup::link_up(const llc::LinkUp& up, Out out) {
     links_.confirmed(*link);
     link->peer_id = up.peer_id;
     out.actions.push_back(UseLink{id_, up.number});
+    if (state_ == State::kActive) {
+        link->usable_from = out.now + kTakesConnectionsAfter;
+    }
     if (up.number != llc::kFirstLink || state_ == State::kActive) {
         out.actions.push_back(LinkChanged{id_, up.number, true, {}});
     }
@@ -330,8 +335,12 @@ bool SmcrGroup::is_up(std::uint8_t link) const {
 }
 
 // In an asymmetric group connections begin on the first link; the other one is there in case the first link fails.
-std::uint8_t SmcrGroup::least_used_link() const {
-    const auto numbers = links_.up();
+std::uint8_t SmcrGroup::least_used_link(TimePoint now) const {
+    auto numbers = links_.up();
+    const auto is_new = [&](std::uint8_t number) { return now < links_.find(number)->usable_from; };
+    if (!std::ranges::all_of(numbers, is_new)) {
+        std::erase_if(numbers, is_new);
+    }
     if (numbers.empty()) {
         return llc::kFirstLink;
     }

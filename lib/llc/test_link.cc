@@ -16,9 +16,11 @@ bool TestLinkFlow::tick(const GroupTerms& group, const LinkOut& out, TimePoint n
     if (now < deadline(group)) {
         return true;
     }
-    if (answer_by_ != kNever) {
+    if (answer_by_ != kNever && heard_at_ <= asked_at_) {
         return false;
     }
+    // A request that was not answered, although the peer was heard after it, proves nothing: the next one decides.
+    answer_by_ = kNever;
     ask(group, out, now);
     return true;
 }
@@ -30,6 +32,7 @@ void TestLinkFlow::ask(const GroupTerms& group, const LinkOut& out, TimePoint no
     auto request = out.request<TestLink>();
     wire::store_be(data_.data(), sizeof asked_, ++asked_);
     request.user_data = data_;
+    asked_at_ = now;
     answer_by_ = now + timeout(group);
     out.send(request);
 }
@@ -39,11 +42,12 @@ bool TestLinkFlow::on(const TestLink& m, const LinkOut& out) {
         out.send(LinkOut::reply(m));
         return true;
     }
-    if (answer_by_ == kNever) {
-        return true;  // a late reply
+    if (m.user_data == data_) {
+        answer_by_ = kNever;
+        return true;
     }
-    answer_by_ = kNever;
-    return m.user_data == data_;
+    // A late reply to an earlier request is no fault.
+    return answer_by_ == kNever || wire::load_be(m.user_data.data(), sizeof asked_) < asked_;
 }
 
 TimePoint TestLinkFlow::deadline(const GroupTerms& group) const {

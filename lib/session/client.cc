@@ -138,9 +138,10 @@ RememberServer Client::lesson(Reason reason) const {
                                reason == Reason::kBudget || reason == Reason::kHandshakeTimeout;
     // Nothing about the server's SMC follows from a leg that could not be connected, a link that went or was not there
     // yet, or a server's application that refuses this one connection. The server is only paused.
-    const bool refused = reason == Reason::kPeerDeclined && outcome_.peer_reason == Reason::kServerRefused;
-    const bool own = reason == Reason::kNoLeg || reason == Reason::kNoActiveLink;
-    const bool pause = own || (peer_agent_ && (of_the_moment || refused));
+    const Reason why = reason == Reason::kPeerDeclined ? outcome_.peer_reason : reason;
+    const bool links_change = why == Reason::kNoActiveLink || why == Reason::kRmbNotRegistered;
+    const bool refused = reason == Reason::kPeerDeclined && why == Reason::kServerRefused;
+    const bool pause = reason == Reason::kNoLeg || links_change || (peer_agent_ && (of_the_moment || refused));
     return {pause ? RememberServer::As::kPause : RememberServer::As::kNotNow, reason};
 }
 

@@ -231,6 +231,16 @@ TEST_CASE("group_llc__test_link_is_sent_when_nothing_is_heard_and_must_come_back
     wrong.user_data[0] ^= 1;
     CHECK(over(p.client.message(encode(wrong).view(), kStart + 40s)) == Reason::kLlcViolation);
 
+    // Messages after a request that was not answered show that the link works: silence after them needs a new request.
+    Pair busy;
+    const auto first = busy.client.tick(kStart + 10s, 0);
+    CHECK(busy.client.tick(kStart + 15s, 7).empty());
+    CHECK(busy.client.tick(kStart + 16999ms, 7).empty());
+    const auto second = busy.client.tick(kStart + 17s, 7);
+    CHECK(sent<TestLink>(second).user_data != sent<TestLink>(first).user_data);
+    CHECK(busy.client.message(bytes(busy.server.message(bytes(first), kStart)), kStart + 17s).empty());
+    CHECK(over(busy.client.tick(kStart + 19s, 7)) == Reason::kLinkDown);
+
     Pair silent;
     (void)silent.server.tick(kStart + 10s, 0);
     CHECK(silent.server.tick(kStart + 11999ms, 0).empty());

@@ -84,6 +84,19 @@ TEST_CASE("client_session__a_refusal_by_the_application_is_none_of_the_servers_s
     }
 }
 
+// Linux declines so while it moves connections from a link that it deletes.
+TEST_CASE("client_session__a_server_whose_links_change_is_only_paused") {
+    for (const auto& [why, pause] : {std::pair(Reason::kNoActiveLink, true), std::pair(Reason::kRmbNotRegistered, true),
+                                     std::pair(Reason::kNoDevice, false)}) {
+        clc::Decline decline;
+        decline.reason = why;
+        Pair p(kSmcrServer, true);
+        const auto actions = p.client.clc_message(encode(decline).view(), kStart);
+        CHECK(reason<RememberServer>(actions) == Reason::kPeerDeclined);
+        CHECK(learnt(actions) == (pause ? RememberServer::As::kPause : RememberServer::As::kNotNow));
+    }
+}
+
 TEST_CASE("client_session__beyond_its_budget_the_application_is_let_go_wherever_it_is") {
     group::SmcdGroups groups;
     Client connecting(kClient, groups);

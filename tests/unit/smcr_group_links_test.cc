@@ -101,6 +101,26 @@ TEST_CASE("smcr_groups__a_port_that_comes_makes_an_asymmetric_group_symmetric_an
     }
 }
 
+// Linux sends its reply to CONFIRM LINK before it uses the link, and is out of sync with a server that names it sooner.
+TEST_CASE("smcr_groups__connections_begin_on_a_link_that_was_added_later_a_second_after_that") {
+    Ports p(false, true);
+    p.connect(1);
+    Ports::tell(p.server, true, "10.0.0.1", "10.0.1.1");
+    p.talk();
+    for (int i = 0; i < 4 && p.types().first != GroupType::kSymmetric; i++) {
+        p.server.tick(p.server.groups.next_deadline());
+        p.client.now = p.server.now;
+        p.talk();
+    }
+    REQUIRE(p.types().first == GroupType::kSymmetric);
+    const TimePoint added = p.server.now;
+    CHECK(p.connect(2).assignment.link == llc::kFirstLink);
+    p.server.now = p.client.now = added + 999ms;
+    CHECK(p.connect(3).assignment.link == llc::kFirstLink);
+    p.server.now = p.client.now = added + 1s;
+    CHECK(p.connect(4).assignment.link != llc::kFirstLink);
+}
+
 TEST_CASE("smcr_groups__a_client_confirms_with_the_link_that_the_server_has_named") {
     Ports p;
     p.connect(1);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "smc/group/actions.h"
+#include "smc/time.h"
 #include "smc/wire/qp_end.h"
 
 namespace smc::group {
@@ -22,6 +23,7 @@ struct GroupLink {
     QpEnd own, peer;
     LinkId own_id{}, peer_id{};
     bool direct = false;
+    TimePoint usable_from{};  // before that, new connections get another link if there is one
 };
 
 // text() returns the names that Linux uses.

@@ -210,7 +210,7 @@ class SmcrGroup {
     [[nodiscard]] bool could_be_better() const;
     [[nodiscard]] bool is_on_a_dead_port(std::uint8_t link) const;
     [[nodiscard]] RoceGid target() const;
-    [[nodiscard]] std::uint8_t least_used_link() const;
+    [[nodiscard]] std::uint8_t least_used_link(TimePoint now) const;
     void registered_everywhere(BufferId id, Buffer& buffer, Out out);
     void carry_out(const llc::Actions& actions, Out out);
     void on(const llc::Send& send, Out out);
