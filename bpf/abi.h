@@ -22,7 +22,7 @@ enum smc_event_type {
 	SMC_EVENT_NETNS_UNKNOWN, /* a socket connects or listens in a network namespace that is not known */
 	SMC_EVENT_CGROUP_UNKNOWN,
 	SMC_EVENT_CALLBACK_LOST, /* a SYN-ACK of the agent's listener left without options (smc_flag.h) */
-	SMC_EVENT_RESET,         /* a RST has answered a SYN with options: the agent sends it without them */
+	SMC_EVENT_RESET,         /* a RST or ICMP error has answered a SYN with options: the agent sends it without */
 };
 
 struct smc_event {

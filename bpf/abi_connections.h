@@ -112,7 +112,7 @@ struct smc_request {
 	__u16 seen_port; /* the application's port as the server sees it; 0: the server did not tell */
 	__u8 answer_ttl; /* of the SYN-ACK */
 	__u8 smcd;       /* SMC-D with another agent of this kernel may be offered */
-	__u8 reset;      /* 1: a RST has answered the SYN with options; TCP has not seen it */
+	__u8 reset;      /* 1: a RST or ICMP error has answered the SYN with options, unseen by TCP */
 	__u8 pad;
 	__u8 packet[SMC_PACKET_BYTES]; /* the packet as it would have left the device; TCP checksum incomplete */
 };

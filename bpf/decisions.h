@@ -76,7 +76,7 @@ enum smc_decision {
 	SMC_ANSWER_AGAIN,    /* the same SYN-ACK again: it is reset again */
 	SMC_ANSWER_UNASKED,  /* it answers a request that this agent did not send */
 	SMC_ANSWER_REFUSED,  /* the server speaks SMC, but the agent is gone or does not keep up */
-	SMC_ANSWER_RESET,    /* a RST: the agent sends the SYN again, without options */
+	SMC_ANSWER_RESET,    /* a RST or ICMP error: the agent sends the SYN again, without options */
 	SMC_LEG_JOINED,      /* a leg's SYN was redirected for the first time */
 	SMC_LEG_LATE,        /* refused: the application's request is not held any more */
 	SMC_LEG_CONFLICT,    /* refused: the client's port is in use at the server, or another leg has it */

@@ -187,6 +187,7 @@ struct inet_connection_sock {
 	__u32 icsk_user_timeout;
 	__u8 icsk_ca_setsockopt : 1;
 };
+#define SMC_IPPROTO_ICMP6 58
 #define SMC_IPPROTO_L2TP 115
 #define SMC_SOL_SOCKET 1
 #define SMC_SO_SNDBUF 7

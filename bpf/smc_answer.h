@@ -41,20 +41,17 @@ static __always_inline void smc_pause_server(const struct smc_request *request, 
 }
 
 /*
- * A RST from the network. In answer to a request it may be that of a firewall which refuses unknown options: TCP does
- * not see it, and the agent sends the SYN without options, whose answer counts. If nothing listens at the server, that
- * is a RST, too. The server is not asked for a moment, so that connects to a closed port in a loop do not cost that
- * each time; and if half of the ring is used, the RST is believed, because any program may cause such events.
+ * A RST or an ICMP error from the network, which `packet` describes. In answer to a request it may be that of a
+ * firewall which refuses unknown options: TCP does not see it, and the agent sends the SYN without options, whose
+ * answer counts. If nothing listens at the server, that is the same again. The server is not asked for a moment, so
+ * that connects to a closed port in a loop do not cost that each time; and if half of the ring is used, the answer is
+ * believed, because any program may cause such events.
  */
-static __always_inline int smc_rcv_reset(const struct smc_packet *packet)
+static __always_inline int smc_rcv_refusal(const struct smc_packet *packet)
 {
 	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
-	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 	const struct smc_config *config = smc_get_config();
 
-	/* the client resets a request that was answered by a SYN cookie: no other packet follows */
-	if (inbound && inbound->syncookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
-		bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	if (!request || bpf_ntohl(packet->ack) != bpf_ntohl(request->isn) + 1)
 		return TC_ACT_UNSPEC;
 	if (request->state == SMC_REQUEST_HELD && request->reset)
@@ -76,6 +73,16 @@ static __always_inline int smc_rcv_reset(const struct smc_packet *packet)
 	}
 	smc_end_request(&packet->tuple, request);
 	return TC_ACT_UNSPEC;
+}
+
+static __always_inline int smc_rcv_reset(const struct smc_packet *packet)
+{
+	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
+
+	/* the client resets a request that was answered by a SYN cookie: no other packet follows */
+	if (inbound && inbound->syncookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
+		bpf_map_delete_elem(&smc_inbound, &packet->tuple);
+	return smc_rcv_refusal(packet);
 }
 
 /*

@@ -6,7 +6,7 @@
  *	ASKED       --SYN again-->              ASKED_BARE: something on the path may drop unknown options
  *	ASKED*      --SYN-ACK, no option-->     no entry: an ordinary TCP connection, left untouched
  *	ASKED*      --SYN-ACK, option 254-->    HELD (LET_GO if no agent serves): the answer is reset, unseen by TCP
- *	ASKED       --RST-->                    HELD, and the agent lets it go at once: a firewall may refuse the option
+ *	ASKED       --RST, ICMP error-->        HELD, and the agent lets it go at once: a firewall may refuse the option
  *	                                        (no entry, and the RST counts, if no agent serves)
  *	HELD        --the agent's leg-->        ANSWERED
  *	HELD        --the agent, or timeout-->  LET_GO: the SYN goes out without options, as without an agent

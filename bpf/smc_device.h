@@ -157,7 +157,12 @@ int smc_ingress(struct __sk_buff *skb)
 	struct smc_packet packet = {};
 
 	device = bpf_map_lookup_elem(&smc_devices, &key);
-	if (!device || !smc_parse(skb, key.slot, device->mac_len, false, &packet))
+	if (!device)
+		return TC_ACT_UNSPEC;
+	if (smc_is_icmp(skb, device->mac_len))
+		return smc_parse_refusal(skb, key.slot, device->mac_len, &packet) ? smc_rcv_refusal(&packet)
+										  : TC_ACT_UNSPEC;
+	if (!smc_parse(skb, key.slot, device->mac_len, false, &packet))
 		return TC_ACT_UNSPEC;
 	if (smc_is_probe(&packet, device->probe)) {
 		__sync_fetch_and_add(packet.v6 ? &device->looped6 : &device->looped4, 1);
@@ -195,17 +200,23 @@ static __always_inline bool smc_skip_egress(struct __sk_buff *skb)
 	       !bpf_sk_storage_get(&smc_paired, sk, 0, 0);
 }
 
-/* True for nearly all incoming packets: no SYN, no RST, and no segment without flags (a probe). */
+/* True for nearly all incoming packets: no ICMP, SYN or RST, and no segment without flags (a probe). */
 static __always_inline bool smc_skip_ingress(struct __sk_buff *skb)
 {
 	__u32 tcp_at;
-	__u8 first, flags;
+	__u8 head[10], flags; /* up to the protocol */
 
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		if (bpf_skb_load_bytes_relative(skb, 0, &first, 1, BPF_HDR_START_NET))
+		if (bpf_skb_load_bytes_relative(skb, 0, head, sizeof(head), BPF_HDR_START_NET))
 			return true;
-		tcp_at = (first & 15) * 4;
+		if (head[9] == IPPROTO_ICMP)
+			return false;
+		tcp_at = (head[0] & 15) * 4;
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		if (bpf_skb_load_bytes_relative(skb, 0, head, 7, BPF_HDR_START_NET))
+			return true;
+		if (head[6] == SMC_IPPROTO_ICMP6)
+			return false;
 		tcp_at = sizeof(struct ipv6hdr);
 	} else {
 		return true;

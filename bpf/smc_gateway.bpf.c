@@ -24,6 +24,7 @@
 #include "bpf/smc_flag.h"
 #include "bpf/smc_ask.h"
 #include "bpf/smc_answer.h"
+#include "bpf/smc_icmp.h"
 #include "bpf/smc_accept.h"
 #include "bpf/smc_unread.h"
 #include "bpf/smc_device.h"

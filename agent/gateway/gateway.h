@@ -42,7 +42,7 @@ class Gateway {
     void let_go(const smc_event& event, Reason reason);
     // Connections that are still being set up.
     [[nodiscard]] std::size_t handshakes() const { return clients_.size() + servers_.size(); }
-    // A RST has answered an application's SYN with options: sends that SYN without them.
+    // A RST or an ICMP error has answered an application's SYN with options: sends that SYN without them.
     void syn_was_reset(const smc_event& event);
     // The agent stops, or another one takes over: ends the sessions under way. Applications that wait in connect() go
     // on with plain TCP.

@@ -100,6 +100,27 @@ Bytes answer(const Family& family, std::uint8_t flags, std::uint32_t seq, std::u
     return packet;
 }
 
+// An ICMP error about the client's SYN, from a router, with its Ethernet header.
+Bytes icmp_error(const Family& family, std::uint8_t code, std::uint32_t isn = kIsn) {
+    const std::size_t at = family.tcp_at(), ip_bytes = at - 14;
+    Bytes packet = answer(family, kAck, 0, 0, {});
+    packet[family.v6 ? 20 : 23] = family.v6 ? 58 : 1;
+    packet.resize(at + 8 + ip_bytes + 8);
+    packet[at] = family.v6 ? 1 : 3;
+    packet[at + 1] = code;
+    const std::size_t quoted = at + 8;
+    std::copy_n(packet.begin() + 14, ip_bytes, packet.begin() + static_cast<std::ptrdiff_t>(quoted));
+    packet[quoted + (family.v6 ? 6 : 9)] = 6;
+    const std::size_t addresses = quoted + (family.v6 ? 8 : 12);
+    const int kind = family.v6 ? AF_INET6 : AF_INET;
+    ::inet_pton(kind, family.client(), &packet[addresses]);
+    ::inet_pton(kind, family.server(), &packet[addresses + (family.v6 ? 16 : 4)]);
+    put16(packet, quoted + ip_bytes, 40000);
+    put16(packet, quoted + ip_bytes + 2, 80);
+    put32(packet, quoted + ip_bytes + 4, isn);
+    return packet;
+}
+
 // A node whose agent serves its namespace; packets arrive on lo.
 struct Node : Loaded {
     Node() : Loaded(json::parse(R"({"default": "allow"})")) {
@@ -403,6 +424,46 @@ TEST_CASE("reset__in_answer_to_options_is_hidden_and_the_agent_sends_the_syn_wit
     CHECK(node.verdict == kGoesOn);
     CHECK_FALSE(node.state(family));
     CHECK(node.told.empty());
+}
+
+TEST_CASE("icmp__of_a_firewall_in_answer_to_options_is_hidden_like_a_reset") {
+    enter_a_namespace();
+    Node node;
+    struct Case {
+        bool v6;
+        std::uint8_t code;
+        bool of_a_firewall;
+    };
+    for (const Case& one : {Case{false, 0, false}, Case{false, 1, false}, Case{false, 2, true}, Case{false, 3, true},
+                            Case{false, 4, false}, Case{false, 9, true}, Case{false, 10, true}, Case{false, 13, true},
+                            Case{false, 255, false}, Case{true, 0, false}, Case{true, 1, true}, Case{true, 3, false},
+                            Case{true, 4, true}, Case{true, 5, true}, Case{true, 6, true}, Case{true, 200, false}}) {
+        CAPTURE(one.v6, static_cast<int>(one.code));
+        const Family family{one.v6};
+        const auto key = tuple_of(family.client_end(), family.server_end(), 0);
+        const Bytes error = icmp_error(family, one.code);
+        node.ask(family, SMC_REQUEST_ASKED);
+        const Bytes other = icmp_error(family, one.code, kIsn + 1);
+        node.arrive(other);
+        CHECK((node.verdict == kGoesOn && node.out == other && node.state(family) == SMC_REQUEST_ASKED));
+        node.arrive(error);
+        CHECK(node.verdict == (one.of_a_firewall ? kDropped : kGoesOn));
+        CHECK(node.counted() == (one.of_a_firewall ? Counted{{"SMC_ANSWER_RESET", 1}} : Counted{}));
+        CHECK(node.state(family) == (one.of_a_firewall ? SMC_REQUEST_HELD : SMC_REQUEST_ASKED));
+        REQUIRE(node.told.size() == (one.of_a_firewall ? 1 : 0));
+        node.told.clear();
+        if (one.of_a_firewall) {
+            smc_request request = node.requests().get(key).value();
+            request.state = SMC_REQUEST_LET_GO;  // the agent has sent the SYN without options
+            REQUIRE(node.requests().put(key, request));
+            node.arrive(error);
+            CHECK((node.verdict == kGoesOn && node.out == error && !node.state(family)));
+        }
+        for (std::size_t length = family.tcp_at(); length < error.size(); length++) {  // broken ones
+            node.arrive({error.begin(), error.begin() + static_cast<std::ptrdiff_t>(length)});
+            CHECK(node.verdict == kGoesOn);
+        }
+    }
 }
 
 TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {

@@ -51,6 +51,12 @@ for _ in range(100):
     except ConnectionRefusedError: print('refused')
 """
 
+REFUSED = """
+import errno, socket, sys
+try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
+except OSError as error: print(errno.errorcode[error.errno])
+"""
+
 
 class Middlebox(TwoNodes):
     def setUp(self):
@@ -145,7 +151,13 @@ class Middlebox(TwoNodes):
 
     def test_requests_with_the_option_are_refused(self):
         """By a RST, which TCP takes for that of a closed port."""
-        self.works_through(f"{SYN} tcp option 254 exists reject with tcp reset")
+        self.refuses("tcp reset")
+
+    def test_requests_with_the_option_are_refused_by_icmp(self):
+        self.refuses("icmpx type admin-prohibited")
+
+    def refuses(self, how):
+        self.works_through(f"{SYN} tcp option 254 exists reject with {how}")
         decisions = self.a.agent.decisions()
         self.assertGreaterEqual(decisions["SMC_ANSWER_RESET"], 1)
         self.assertGreaterEqual(decisions["SMC_OUT_NOT_NOW"], 1)
@@ -156,6 +168,13 @@ class Middlebox(TwoNodes):
         decisions = self.a.agent.decisions()
         self.assertGreaterEqual(decisions["SMC_ANSWER_RESET"], 1)
         self.assertGreaterEqual(decisions["SMC_OUT_NOT_NOW"], 1)  # not each of them asks
+
+    def test_a_host_that_refuses_all_is_refused(self):
+        self.begin()
+        self.does(f"{SYN} reject with icmpx type admin-prohibited", again=1)
+        for port in (5999, 5999, 5998):
+            refused = self.a.python(REFUSED, self.b.ip4, port, timeout=60)
+            self.assertEqual(refused.stdout, "EHOSTUNREACH\n", refused.stderr)
 
     def test_neither_has_the_option(self):
         self.works_through(f"{SYN} {WITHOUT}", f"{SYNACK} {WITHOUT}")
