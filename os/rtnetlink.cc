@@ -252,10 +252,6 @@ std::string kind_of(const nlmsghdr* part) {
     return kind;
 }
 
-}  // namespace
-
-namespace {
-
 int note_flow_rate(const nlattr* option, void* paces) {
     constexpr std::uint32_t kNoLimit = ~std::uint32_t{0};
     if (mnl_attr_get_type(option) == TCA_FQ_FLOW_MAX_RATE && mnl_attr_validate(option, MNL_TYPE_U32) == 0) {

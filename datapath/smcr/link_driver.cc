@@ -248,39 +248,6 @@ void LinkDriver::leave() {
     poller_->unwatch(link_->fd());
 }
 
-void LinkDriver::release_later(Element send, const Encoded& message, const Encoded& last, unsigned up_to) {
-    if (is_lost()) {
-        const auto view = last.view();
-        return pass_on({view.begin(), view.end()});
-    }
-    held_back_.push_back({std::move(send), message, last, up_to});
-    poller_->ready(*this);
-}
-
-void LinkDriver::send_held_back() {
-    for (HeldBack& one : std::exchange(held_back_, {})) {
-        if (group_->has_broken(one.up_to)) {
-            held_back_.push_back(std::move(one));
-        } else {
-            send_last(one.message);
-            release(std::move(one.send), one.last);
-        }
-    }
-}
-
-void LinkDriver::release(Element send, const Encoded& last) {
-    // Each queued message will still take a sequence number.
-    std::uint64_t until = link_->next_sequence();
-    {
-        const std::lock_guard lock(mutex_);
-        until += queued_.size();
-    }
-    if (link_->retired() < until && !link_->broken()) {
-        retiring_.push_back({until, std::move(send), last});
-    }
-    poller_->ready(*this);  // there may be a last message in the queue
-}
-
 bool LinkDriver::poll(bool readable, bool asks) {
     polling_ = true;
     const bool more = link_->poll(*this, readable, asks);
@@ -327,17 +294,6 @@ Link::Posted LinkDriver::send(const wire::Encoded<cdc::kMessageBytes>& message) 
     return posted;
 }
 
-void LinkDriver::send_last(const wire::Encoded<cdc::kMessageBytes>& message) {
-    const auto view = message.view();
-    if (is_lost()) {  // the connection had no other link to move to
-        return pass_on({view.begin(), view.end()});
-    }
-    if (!send_soon({view.begin(), view.end()})) {
-        link_->shut("the send queue is full: the peer accepts no messages");
-    }
-    poller_->ready(*this);
-}
-
 Link::Posted LinkDriver::write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to) {
     const auto posted = link_->write(from, lkey, rkey, to);
     if (posted == Link::Posted::kYes) {
@@ -372,17 +328,6 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
         add(counters_.unknown_tokens);
     } else if (heard == GroupDriver::CdcResult::kStale) {
         add(counters_.stale);
-    }
-}
-
-// The last message of a connection that has ended goes over another link, once that is safe (C5).
-void LinkDriver::pass_on(std::vector<std::uint8_t> message) {
-    if (message.empty() || message[0] != cdc::kType) {
-        return;  // LLC messages are repeated by llc::GroupLlc
-    }
-    group_->say_later(std::move(message));
-    if (const auto other = group_->pick(number_)) {
-        poller_->ready(*other);
     }
 }
 
