@@ -27,17 +27,20 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 	bpf_skb_store_bytes(skb, packet->tcp_at + 12, &after, sizeof(after), 0);
 }
 
-/* Notes that the server of this request is not asked for some time. */
+/* Notes that the server of this request is not asked for some time, unless another connection has learnt better. */
 static __always_inline void smc_pause_server(const struct smc_request *request, const struct smc_tuple *tuple,
-					     __u32 reason, __u64 time_ns, __u64 map_flags)
+					     __u32 reason, __u64 time_ns)
 {
 	struct smc_dest dest = {.netns = request->netns};
-	struct smc_server server = {.knowledge = SMC_SERVER_NOT_NOW, .reason = reason};
+	struct smc_server server = {.knowledge = SMC_SERVER_NOT_NOW, .reason = reason}, *known;
 
 	__builtin_memcpy(dest.remote.ip, tuple->remote_ip, 16);
 	dest.remote.port = tuple->remote_port;
+	known = smc_server_of(dest.netns, &dest.remote);
+	if (known && known->knowledge == SMC_SERVER_CAPABLE)
+		return;
 	server.expires_ns = bpf_ktime_get_ns() + time_ns;
-	bpf_map_update_elem(&smc_servers, &dest, &server, map_flags);
+	bpf_map_update_elem(&smc_servers, &dest, &server, BPF_ANY);
 }
 
 /*
@@ -65,12 +68,14 @@ static __always_inline int smc_rcv_refusal(const struct smc_packet *packet)
 		request->since_ns = bpf_ktime_get_ns();
 		request->reset = 1;
 		if (smc_tell_request(SMC_EVENT_RESET, &packet->tuple, request)) {
-			smc_pause_server(request, &packet->tuple, SMC_REASON_CONNECT_FAILED, SMC_RESET_PAUSE_NS,
-					 BPF_NOEXIST);
+			smc_pause_server(request, &packet->tuple, SMC_REASON_CONNECT_FAILED, SMC_RESET_PAUSE_NS);
 			smc_count(SMC_ANSWER_RESET);
 			return TC_ACT_SHOT;
 		}
 	}
+	/* Without options it is refused, too. ICMP errors are rationed (icmp_ratelimit): one a connect() has to do. */
+	if (config && request->reset && !(packet->flags & SMC_TCP_RST))
+		smc_pause_server(request, &packet->tuple, SMC_REASON_CONNECT_FAILED, config->not_now_ns);
 	smc_end_request(&packet->tuple, request);
 	return TC_ACT_UNSPEC;
 }
@@ -141,7 +146,8 @@ static __always_inline int smc_rcv_answer(struct __sk_buff *skb, const struct sm
 	if (!options.smc || echoed) {
 		if (echoed) {
 			smc_count(SMC_ANSWER_ECHOED);
-		} else if (request->state == SMC_REQUEST_ASKED_BARE ||
+		} else if ((request->state == SMC_REQUEST_ASKED_BARE &&
+			    bpf_ktime_get_ns() - request->asked_ns >= SMC_SYN_LOST_NS) ||
 			   (request->state == SMC_REQUEST_LET_GO && request->reset)) {
 			/*
 			 * The server has answered only the SYN without options. After a RST that may have another
@@ -149,7 +155,7 @@ static __always_inline int smc_rcv_answer(struct __sk_buff *skb, const struct sm
 			 * and to ask again costs a round trip only.
 			 */
 			smc_pause_server(request, &packet->tuple, SMC_REASON_OPTION_LOST,
-					 request->reset ? SMC_OPTION_RESET_PAUSE_NS : config->not_now_ns, BPF_ANY);
+					 request->reset ? SMC_OPTION_RESET_PAUSE_NS : config->not_now_ns);
 			smc_count(SMC_ANSWER_LOST);
 		} else if (request->state == SMC_REQUEST_ASKED) {
 			smc_count(SMC_ANSWER_PLAIN);
@@ -173,7 +179,7 @@ static __always_inline int smc_rcv_answer(struct __sk_buff *skb, const struct sm
 			request->state = SMC_REQUEST_LET_GO;
 			smc_count(SMC_ANSWER_REFUSED);
 		}
-	} else if (request->answer_isn == packet->seq || request->state == SMC_REQUEST_ANSWERED) {
+	} else if (request->answer_isn == packet->seq || request->state == SMC_REQUEST_ANSWERED || request->reset) {
 		smc_count(SMC_ANSWER_AGAIN);
 	} else {
 		/* another half-open connection: the server sends option 254 also in answer to a SYN without options */

@@ -144,7 +144,8 @@ int smc_egress(struct __sk_buff *skb)
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);
 	if (!hairpin)
 		return TC_ACT_UNSPEC;
-	if (sk && sk->state != BPF_TCP_LISTEN)
+	/* from 6.13 on, a RST of a socket that connects names that socket, which is not behind this hairpin yet */
+	if (sk && sk->state != BPF_TCP_LISTEN && sk->state != BPF_TCP_SYN_SENT)
 		smc_mark_sender(skb, &packet, sk, hairpin);
 	return smc_redirect(skb, packet.mac_len, hairpin->to_port);
 }
