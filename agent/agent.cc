@@ -72,10 +72,10 @@ void Agent::hand_over() {
 
 void Agent::run() {
     wait_for_signals();
-    if (ready_fd_) {
+    if (ready_fd_ && !departure_.released()) {  // another agent may have taken over already
         [[maybe_unused]] const ssize_t told = ::write(ready_fd_.get(), "", 1);
-        ready_fd_.reset();
     }
+    ready_fd_.reset();
     std::vector<std::string> devices;
     for (const clc::IsmDevice& device : node_.ism) {
         devices.push_back(device.gid.text() + " chid " + text(device.chid));

@@ -182,8 +182,8 @@ bool SmcConnection::drive_flow(TimePoint now) {
             parts_.leg->end_writing();
         } else if (std::holds_alternative<flow::WantRoom>(step)) {
             parts_.transport->want_room();
-        } else if (std::holds_alternative<flow::AskLeg>(step)) {
-            flow_.leg_has(parts_.leg->unsent() == 0, now);
+        } else if (std::holds_alternative<flow::CheckLegDrained>(step)) {
+            flow_.leg_drained(parts_.leg->unsent() == 0, now);
         } else if (std::holds_alternative<flow::LookAtClcSocket>(step)) {
             look_at_clc_socket();
         } else if (std::holds_alternative<flow::Sleep>(step)) {

@@ -114,7 +114,7 @@ void Namespaces::schedule_tick() {
 void Namespaces::settle() {
     const TimePoint until = os::now() + times_.prepare;
     while (std::ranges::any_of(open_, [](const auto& entry) { return entry.second.netns->busy(); }) &&
-           os::now() < until) {
+           os::now() < until && !io_.stopped()) {
         io_.run_one_until(until);
     }
 }

@@ -137,7 +137,7 @@ class LinkGroups {
     // peers can make up.
     asio::thread_pool connecting_{4}, connecting_further_{4};
     // Destroys queue pairs, which may take seconds; lives until the last link has ended.
-    std::shared_ptr<asio::thread_pool> graves_ = std::make_shared<asio::thread_pool>(4);
+    std::shared_ptr<asio::thread_pool> destroying_ = std::make_shared<asio::thread_pool>(4);
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
     std::map<group::MemberId, Callbacks> callbacks_;

@@ -68,8 +68,8 @@ LinkDriver::Callbacks LinkGroups::callbacks_for(GroupId id, std::uint8_t number,
                     }
                 });
             },
-            [graves = graves_, id, number](std::shared_ptr<void> remains) {
-                asio::post(*graves, [remains = std::move(remains), id, number, begun = os::now()]() mutable {
+            [destroying = destroying_, id, number](std::shared_ptr<void> remains) {
+                asio::post(*destroying, [remains = std::move(remains), id, number, begun = os::now()]() mutable {
                     remains.reset();
                     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(os::now() - begun);
                     if (took >= kWorthTelling) {

@@ -29,6 +29,7 @@ Result<void> DmbServer::start(UniqueFd listener) {
     std::error_code closed;  // the previous listener, if there was one
     listener_.close(closed);
     retry_.cancel();
+    listening_ = std::make_shared<int>();  // a handler that is already queued belongs to the previous listener
     if (auto watched = os::watch(listener_, std::move(listener)); !watched) {
         return watched;
     }
@@ -50,20 +51,21 @@ Result<smcd::Fabric::Registered> DmbServer::register_dmb(const Gid& peer, std::u
 }
 
 void DmbServer::accept_next() {
-    listener_.async_wait(stream_descriptor::wait_read, [this, alive = std::weak_ptr(alive_)](std::error_code error) {
-        if (alive.expired() || error) {
-            return;
-        }
-        UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!fd && errno != EAGAIN && errno != ECONNABORTED) {
-            accept_later();
-            return;
-        }
-        if (fd && same_user(fd.get())) {
-            accepted_ = std::move(fd);
-        }
-        serve_accepted();
-    });
+    listener_.async_wait(
+        stream_descriptor::wait_read, [this, still = std::weak_ptr(listening_)](std::error_code error) {
+            if (still.expired() || error) {
+                return;
+            }
+            UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            if (!fd && errno != EAGAIN && errno != ECONNABORTED) {
+                accept_later();
+                return;
+            }
+            if (fd && same_user(fd.get())) {
+                accepted_ = std::move(fd);
+            }
+            serve_accepted();
+        });
 }
 
 // A peer takes the end of its connection for the end of this agent. So a connection that cannot be watched now is kept.
@@ -83,8 +85,8 @@ void DmbServer::serve_accepted() {
 // the next call has to wait for a while.
 void DmbServer::accept_later() {
     retry_.expires_after(kOutOfDescriptors);
-    retry_.async_wait([this, alive = std::weak_ptr(alive_)](std::error_code cancelled) {
-        if (!alive.expired() && !cancelled) {
+    retry_.async_wait([this, still = std::weak_ptr(listening_)](std::error_code cancelled) {
+        if (!still.expired() && !cancelled) {
             serve_accepted();
         }
     });

@@ -48,7 +48,8 @@ class DmbServer {
     Chid chid_;
     std::function<void(const Gid&)> lost_;
     asio::posix::stream_descriptor listener_;
-    UniqueFd accepted_;  // a connection that is not watched yet
+    std::shared_ptr<int> listening_;  // one for each listener: its handlers may outlive it
+    UniqueFd accepted_;               // a connection that is not watched yet
     asio::steady_timer retry_;
     std::map<DmbToken, Owned> dmbs_;
     const std::shared_ptr<int> alive_ = std::make_shared<int>();  // handlers may outlive this object

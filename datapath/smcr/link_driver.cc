@@ -18,6 +18,9 @@ namespace {
 constexpr int kMaxLlcPending = 256;
 constexpr int kTimeoutMs = 30;  // for one completion, in abort()
 constexpr std::size_t kMaxQueued = 1024;
+// These take more than a receive queue holds (roce.receives is at most 8192, and a poll() takes 64 of them). Bounded,
+// because a peer may go on sending.
+constexpr int kMostPolls = 256;
 
 // The connection that a CDC message is about; 0: it is none.
 AlertToken token_of(wire::Bytes message) {
@@ -44,14 +47,14 @@ LinkDriver::~LinkDriver() {
         std::unique_ptr<Link> link;
         std::shared_ptr<GroupDriver> group;  // set if it waits for destroyed()
         unsigned broken_as = 0;
-        std::function<void()> buried;
+        std::function<void()> destroyed;
 
         ~Remains() {
             link.reset();
             if (group) {
                 group->destroyed(broken_as);
-                if (buried) {
-                    buried();
+                if (destroyed) {
+                    destroyed();
                 }
             }
         }
@@ -65,10 +68,10 @@ LinkDriver::~LinkDriver() {
     if (broken_as_ != 0) {
         remains->group = group_;
         remains->broken_as = broken_as_;
-        remains->buried = std::move(callbacks_.buried);
+        remains->destroyed = std::move(callbacks_.destroyed);
     }
-    if (callbacks_.bury) {
-        callbacks_.bury(std::move(remains));  // the only reference, so nothing is destroyed on this thread
+    if (callbacks_.destroy_later) {
+        callbacks_.destroy_later(std::move(remains));  // the only reference, so nothing is destroyed on this thread
     }
 }
 
@@ -238,7 +241,8 @@ void LinkDriver::abort(Reason reason) {
         send_queued();
     }
     link_->shut(std::string(reason_text(reason)));
-    poll(true, false);
+    for (int i = 0; i < kMostPolls && poll(true, false) && !link_->broken(); i++) {
+    }
     leave();
 }
 
@@ -256,11 +260,8 @@ bool LinkDriver::poll(bool readable, bool asks) {
 }
 
 void LinkDriver::drain() {
-    // Takes more than a receive queue holds (roce.receives is at most 8192, and a poll() takes 64 of them); bounded, as
-    // a peer may go on sending.
-    constexpr int kRounds = 256;
     bool more = !polling_ && !ended_;
-    for (int i = 0; i < kRounds && more && !link_->broken(); i++) {
+    for (int i = 0; i < kMostPolls && more && !link_->broken(); i++) {
         more = poll(true, true);
     }
     if (more && !link_->broken()) {

@@ -27,10 +27,10 @@ class LinkDriver final : public Task, private LinkHandler {
         std::function<void(std::string why)> down;
         // Called at the driver's end with objects whose destruction may take seconds: a queue pair of soft-RoCE whose
         // port is down. If there is no such callback, the driver destroys them itself.
-        std::function<void(std::shared_ptr<void> remains)> bury{};
+        std::function<void(std::shared_ptr<void> remains)> destroy_later{};
         // Called when that destruction is done, if a link broke that connections had used: on the thread that did it,
         // after GroupDriver::destroyed().
-        std::function<void()> buried{};
+        std::function<void()> destroyed{};
     };
     // May be read by any thread.
     struct Counters {

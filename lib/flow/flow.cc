@@ -272,7 +272,7 @@ void Flow::after_pass() {
     }
 }
 
-void Flow::leg_has(bool all, TimePoint now) {
+void Flow::leg_drained(bool all, TimePoint now) {
     phase_ = Phase::kSleep;
     if (all) {
         // This side is done, whatever the application does with its socket; the peer waits for that (section 4.8.1).

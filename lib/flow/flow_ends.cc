@@ -75,7 +75,7 @@ std::optional<Step> Flow::advance_close(TimePoint now) {
         publish_ = true;
     } else if (now >= close_deadline_ && !ended) {
         phase_ = Phase::kClose;
-        return AskLeg{};  // what the application's kernel does not have yet would be lost with the leg
+        return CheckLegDrained{};  // what the application's kernel does not have yet would be lost with the leg
     } else if (now >= close_deadline_) {
         // Everything was delivered both ways; the peer's application only keeps its socket.
         finish(Reason::kCloseTimeout);

@@ -78,13 +78,13 @@ void OwnRmbs::proceed(const GroupTerms& group, const std::vector<std::uint8_t>& 
     if (waiting_.empty() || under_way() || (retry_at_ != kNever && now < retry_at_)) {
         return;
     }
+    retry_at_ = kNever;
     const Request& next = waiting_.front();
     const RTokenSet& tokens = rmbs_[next.rmb];
     const auto here = tokens.find(out.link);
     if (here == tokens.end()) {
         return;  // not registered for this link yet; a later proceed() sends the request
     }
-    retry_at_ = kNever;
     deadline_ = now + 2 * group.reply_timeout;
     carrier_ = out.link;
     if (next.deletes) {

@@ -79,7 +79,7 @@ class LinkGroups {
     void carry_out(group::Actions actions);
     [[nodiscard]] smcr::RemoteRmbe on_any_link(const Live& group, smcr::RemoteRmbe rmbe);
     void tell_ports_without(const Port* missing);
-    void bury(std::shared_ptr<void> remains);
+    void destroy_later(std::shared_ptr<void> remains);
     void kick_all(group::GroupId id);
     void on(const group::CreateLink& action);
     void on(const group::ConnectLink& action);
@@ -123,9 +123,9 @@ class LinkGroups {
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
     // Queue pairs that are being destroyed. A driver may outlive this object.
-    using Graves = std::map<std::uint64_t, std::shared_ptr<void>>;
-    std::shared_ptr<Graves> graves_ = std::make_shared<Graves>();
-    std::uint64_t next_grave_ = 0;
+    using Remains = std::map<std::uint64_t, std::shared_ptr<void>>;
+    std::shared_ptr<Remains> destroying_ = std::make_shared<Remains>();
+    std::uint64_t next_destroyed_ = 0;
     std::map<group::MemberId, Callbacks> callbacks_;
     std::map<group::MemberId, group::GroupId> awaiting_;  // members that wait for their link
     std::deque<group::Action> pending_;

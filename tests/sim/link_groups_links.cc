@@ -39,12 +39,12 @@ void LinkGroups::on(const group::CreateLink& action) {
                 carry_out(groups_.link_down(id, number, why, world_.now()));
             });
         },
-        [this, weak = std::weak_ptr(graves_)](std::shared_ptr<void> remains) {
+        [this, weak = std::weak_ptr(destroying_)](std::shared_ptr<void> remains) {
             if (!weak.expired()) {
-                bury(std::move(remains));
+                destroy_later(std::move(remains));
             }
         },
-        [this, id, weak = std::weak_ptr(graves_)] {
+        [this, id, weak = std::weak_ptr(destroying_)] {
             if (!weak.expired()) {
                 world_.after(world_.local(), [this, id] { kick_all(id); });
             }
@@ -57,13 +57,13 @@ void LinkGroups::on(const group::CreateLink& action) {
 }
 
 // Destroys a queue pair late. On a device that may take seconds, while packets of the queue pair wait to leave.
-void LinkGroups::bury(std::shared_ptr<void> remains) {
+void LinkGroups::destroy_later(std::shared_ptr<void> remains) {
     if (!world_.struck(Mishap::kLateWrites)) {
         return;
     }
-    const std::uint64_t grave = next_grave_++;
-    graves_->emplace(grave, std::move(remains));
-    world_.after(world_.below(500) * std::chrono::milliseconds(1), [this, grave] { graves_->erase(grave); });
+    const std::uint64_t number = next_destroyed_++;
+    destroying_->emplace(number, std::move(remains));
+    world_.after(world_.below(500) * std::chrono::milliseconds(1), [this, number] { destroying_->erase(number); });
 }
 
 void LinkGroups::kick_all(group::GroupId id) {

@@ -26,6 +26,23 @@ TEST_CASE("group_llc__an_rmb_is_confirmed_by_the_peer_one_at_a_time") {
     CHECK(over(p.client.tick(kStart + 2s, 0)) == Reason::kLinkDown);
 }
 
+TEST_CASE("own_rmbs__a_request_that_lacks_a_token_for_the_link_is_due_once") {
+    Actions actions;
+    const LinkOut out{actions, 1, 2, false};
+    OwnRmbs rmbs;
+    rmbs.put(RmbId{1}, 1, {RKey{1}, VirtualAddress{}});
+    rmbs.confirm(RmbId{1});
+    rmbs.proceed({}, {1}, out, kStart);
+    auto refusal = sent<ConfirmRkey>(actions);
+    refusal.reply = refusal.negative = refusal.retry = true;
+    CHECK_FALSE(rmbs.on_reply(refusal, kStart));
+    const TimePoint due = rmbs.retry_at();
+    REQUIRE((due > kStart && due != kNever));
+    rmbs.forget_link(1);
+    rmbs.proceed({}, {1}, out, due);
+    CHECK(rmbs.retry_at() == kNever);
+}
+
 TEST_CASE("group_llc__a_refused_rmb_is_told_and_the_link_stays") {
     Pair p;
     (void)p.client.confirm_rkey(RKey{1}, VirtualAddress{}, kStart);

@@ -62,8 +62,9 @@ struct Consumed {
 };
 // There is something to send, but the transport has no room: run the flow again when it has. No answer.
 struct WantRoom {};
-// Find out whether the application's kernel has everything that was written to the leg, and the end. Answer: leg_has().
-struct AskLeg {};
+// Find out whether the application's kernel has everything that was written to the leg, and the end. Answer:
+// leg_drained().
+struct CheckLegDrained {};
 // Look for data, a FIN or a reset on the CLC socket. Answer: clc_quiet(), clc_data(), clc_has_ended() or clc_reset().
 struct LookAtClcSocket {};
 // There is nothing to do before the next event. Answer: slept().
@@ -80,8 +81,8 @@ struct End {
     // With kDeliver: the peer had ended its stream, so its end is delivered, too.
     bool peer_done = false;
 };
-using Step =
-    std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, AskLeg, LookAtClcSocket, Sleep, End>;
+using Step = std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, CheckLegDrained, LookAtClcSocket,
+                          Sleep, End>;
 
 // Events of the leg.
 struct LegEvents {
@@ -152,7 +153,7 @@ class Flow {
     void took(std::uint32_t bytes, bool urgent, bool drained);
     void leg_empty();
     void leg_ended();
-    void leg_has(bool all, TimePoint now);
+    void leg_drained(bool all, TimePoint now);
     // The leg failed. An interrupted call is not a failure: do not answer it, and the step comes again.
     void leg_broke() { abort(Reason::kApplicationReset); }
     // Writing failed, but what the application wrote before may still be read (F8). `took_error`: in place of the error
