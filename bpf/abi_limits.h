@@ -88,10 +88,10 @@
 #define SMC_RESET_PAUSE_NS 100000000ULL
 #define SMC_OPTION_RESET_PAUSE_NS 5000000000ULL
 /*
- * A SYN that TCP repeats sooner was not lost: an older connection of the port has answered it by an ACK, at which TCP
- * resets that connection and repeats the SYN within 20 ms.
+ * TCP repeats a lost SYN after a second. A SYN that was repeated and answered sooner was not lost: an older connection
+ * of the port has answered it by an ACK, at which TCP resets that connection and repeats the SYN within 20 ms.
  */
-#define SMC_SYN_LOST_NS 100000000ULL
+#define SMC_SYN_LOST_NS 900000000ULL
 /* Of <smc/wire/reason.h>: Reason::kOptionLost and kConnectFailed. */
 #define SMC_REASON_OPTION_LOST 0x0a010002u
 #define SMC_REASON_CONNECT_FAILED 0x0a050000u

@@ -16,7 +16,7 @@
 
 #define SMC_OUTBOUND_CHECKS(X)                                                                                         \
 	X(SMC_OUT_NOT_ENROLLED, NODE, not_enrolled, "its cgroup matches no rule, or is not known yet")                 \
-	X(SMC_OUT_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                \
+	X(SMC_OUT_SPECIAL, NODE, special, "IPv6 link-local and unspecified addresses are never accelerated")           \
 	X(SMC_OUT_LOOPBACK, NODE, loopback,                                                                            \
 	  "the server's address is a loopback address, or one of the client's own network namespace")                  \
 	X(SMC_OUT_DENIED, NODE, denied, "the policy denies it")                                                        \
@@ -68,7 +68,7 @@
 	  "its network namespace has as many connections or handshakes as one may have")                               \
 	X(SMC_IN_NOT_ENROLLED, NODE, not_enrolled, "the listener's cgroup matches no rule, or is not known yet")       \
 	X(SMC_IN_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections or handshakes as one may have")   \
-	X(SMC_IN_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                 \
+	X(SMC_IN_SPECIAL, NODE, special, "IPv6 link-local and unspecified addresses are never accelerated")            \
 	X(SMC_IN_DENIED, NODE, denied, "the policy denies it")                                                         \
 	X(SMC_IN_LIMITED, NODE, limited,                                                                               \
 	  "a device shapes, filters or encrypts its packets, or the bandwidth of its pod is limited; SMC would evade " \

@@ -27,7 +27,8 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 	bpf_skb_store_bytes(skb, packet->tcp_at + 12, &after, sizeof(after), 0);
 }
 
-/* Notes that the server of this request is not asked for some time, unless another connection has learnt better. */
+/* Notes that the server of this request is not asked for some time, unless it is known to speak SMC or longer paused.
+ */
 static __always_inline void smc_pause_server(const struct smc_request *request, const struct smc_tuple *tuple,
 					     __u32 reason, __u64 time_ns)
 {
@@ -36,10 +37,10 @@ static __always_inline void smc_pause_server(const struct smc_request *request, 
 
 	__builtin_memcpy(dest.remote.ip, tuple->remote_ip, 16);
 	dest.remote.port = tuple->remote_port;
-	known = smc_server_of(dest.netns, &dest.remote);
-	if (known && known->knowledge == SMC_SERVER_CAPABLE)
-		return;
 	server.expires_ns = bpf_ktime_get_ns() + time_ns;
+	known = smc_server_of(dest.netns, &dest.remote);
+	if (known && (known->knowledge == SMC_SERVER_CAPABLE || known->expires_ns >= server.expires_ns))
+		return;
 	bpf_map_update_elem(&smc_servers, &dest, &server, BPF_ANY);
 }
 
@@ -73,8 +74,11 @@ static __always_inline int smc_rcv_refusal(const struct smc_packet *packet)
 			return TC_ACT_SHOT;
 		}
 	}
-	/* Without options it is refused, too. ICMP errors are rationed (icmp_ratelimit): one a connect() has to do. */
-	if (config && request->reset && !(packet->flags & SMC_TCP_RST))
+	/*
+	 * The SYN without options is refused, too. Hosts limit the rate of ICMP errors (icmp_ratelimit), so the next
+	 * connect() should cause only one.
+	 */
+	if (config && request->reset && request->state == SMC_REQUEST_LET_GO && !(packet->flags & SMC_TCP_RST))
 		smc_pause_server(request, &packet->tuple, SMC_REASON_CONNECT_FAILED, config->not_now_ns);
 	smc_end_request(&packet->tuple, request);
 	return TC_ACT_UNSPEC;

@@ -35,14 +35,14 @@ static __always_inline bool smc_is_v4(const __u8 *ip)
 }
 
 /*
- * Never eligible: fe80::/10 needs a scope id, which no table here carries; 169.254.0.0/16 has services of the cloud and
- * of the node itself; the unspecified address stands for another address, which only the kernel's routing knows.
+ * Never eligible: fe80::/10 needs a scope id, which no table here carries; the unspecified address stands for another
+ * address, which only the kernel's routing knows.
  */
 static __always_inline bool smc_is_special(const __u8 *ip)
 {
 	const __u32 *word = (const __u32 *)ip;
 
-	return (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80) || (smc_is_v4(ip) && ip[12] == 169 && ip[13] == 254) ||
+	return (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80) ||
 	       (word[0] == 0 && word[1] == 0 && word[3] == 0 && (word[2] == 0 || word[2] == bpf_htonl(0xffff)));
 }
 

@@ -64,7 +64,7 @@ static __always_inline bool smc_parse_refusal(struct __sk_buff *skb, __u32 slot,
 	} else {
 		struct iphdr ip;
 
-		if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
+		if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || (ip.frag_off & bpf_htons(0x1fff)))
 			return false;
 		at += ip.ihl * 4;
 		if (bpf_skb_load_bytes(skb, at, &icmp, sizeof(icmp)) || !smc_is_refusal(&icmp, false) ||

@@ -33,7 +33,7 @@ Result<void> DmbServer::start(UniqueFd listener) {
     if (auto watched = os::watch(listener_, std::move(listener)); !watched) {
         return watched;
     }
-    accept_next();
+    serve_accepted();  // a connection that the previous listener has accepted, and then the next ones
     return {};
 }
 

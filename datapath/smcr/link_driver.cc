@@ -18,8 +18,8 @@ namespace {
 constexpr int kMaxLlcPending = 256;
 constexpr int kTimeoutMs = 30;  // for one completion, in abort()
 constexpr std::size_t kMaxQueued = 1024;
-// These take more than a receive queue holds (roce.receives is at most 8192, and a poll() takes 64 of them). Bounded,
-// because a peer may go on sending.
+// So many calls of poll() take more than a receive queue holds (roce.receives is at most 8192, and a poll() takes 64 of
+// them). Bounded, because a peer may go on sending.
 constexpr int kMostPolls = 256;
 
 // The connection that a CDC message is about; 0: it is none.
