@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How the agent starts.
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/gateway.h"
 
-#include "agent/gateway/short_lived.h"
 #include "agent/steer/addresses.h"
 #include "datapath/smc_connection.h"
 #include "datapath/socket_leg.h"

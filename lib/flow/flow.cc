@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/flow/flow.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace smc::flow {
