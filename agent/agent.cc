@@ -70,18 +70,25 @@ void Agent::hand_over() {
     pods_.reset();
 }
 
-void Agent::run() {
-    wait_for_signals();
-    if (ready_fd_ && !departure_.released()) {  // another agent may have taken over already
+// To the operator, and to the agent that started this one.
+void Agent::say_that_it_serves() const {
+    if (ready_fd_) {
         [[maybe_unused]] const ssize_t told = ::write(ready_fd_.get(), "", 1);
     }
-    ready_fd_.reset();
     std::vector<std::string> devices;
     for (const clc::IsmDevice& device : node_.ism) {
         devices.push_back(device.gid.text() + " chid " + text(device.chid));
     }
     log()->info("serving: gid {} eids {} cgroups below {}", fmt::join(devices, ", "), fmt::join(config_.ueids, " "),
                 cgroups_->root());
+}
+
+void Agent::run() {
+    wait_for_signals();
+    if (!departure_.released()) {  // another agent may have taken over already
+        say_that_it_serves();
+    }
+    ready_fd_.reset();
     io_.run();
     log()->info("stopping, {} connections are reset", connections_.live());
     stop();

@@ -53,6 +53,7 @@ class Agent {
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, const ControlServer::Who& who);
     void restore_files();
     void beat();
+    void say_that_it_serves() const;
     void take_signals();
     void wait_for_signals();
     void hand_over();

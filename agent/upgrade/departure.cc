@@ -156,11 +156,17 @@ void Departure::watch_successor() {
 }
 
 void Departure::end_hung_successor() {
-    if (successor_ && os::now() >= successor_deadline_) {
+    if (!successor_ || os::now() < successor_deadline_) {
+        return;
+    }
+    successor_deadline_ = kNever;
+    if (state_ == State::kReleased && p_.somebody_serves()) {
+        log()->info("upgrade: successor {}: goes on: a third agent took over from it before it served",
+                    successor_->pid());
+    } else {
         log()->error("upgrade: successor {}: killed: it has not {} in time (times.successor_ms and times.prepare_ms)",
                      successor_->pid(), state_ == State::kServing ? "asked to take over" : "begun to serve");
         successor_->kill();
-        successor_deadline_ = kNever;
     }
 }
 

@@ -8,10 +8,9 @@
 //   U1  At no time do two agents send requests, accept requests, listen in the same namespace, or drive the bypass: the
 //       control socket's lock, which an agent needs for all of these, is given up last.
 //   U2  An agent that is kReleased and has started its successor itself does not end before the successor serves, and
-//   starts
-//       another one if the successor fails. A signal, or a successor that ends in order, ends this duty.
-//   U3  A successor that was started here is killed if it does not ask for the place in time, or does not serve in time
-//       after that (Parts::successor).
+//       starts another one if the successor fails. A signal, or a successor that ends in order, ends this duty.
+//   U3  A successor that was started here is killed if it does not ask to take over in time, or if neither it nor
+//       another agent serves in time after that (Parts::successor).
 #pragma once
 
 #include <chrono>

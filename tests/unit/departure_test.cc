@@ -20,6 +20,7 @@ struct Agent {
     asio::io_context io;
     std::size_t connections = 1;
     bool settled = false, released = false, over = false, another_serves = false, hangs = false;
+    int asked_who_serves = 0;  // calls of Parts::somebody_serves
     Departure departure;
 
     explicit Agent(
@@ -27,8 +28,9 @@ struct Agent {
         std::function<Result<Successor>()> start = [] { return Successor::start(); })
         : departure({io, std::chrono::seconds(stop_s), std::chrono::seconds(upgrade_s), std::chrono::seconds(3),
                      std::chrono::milliseconds(300), [this] { return connections; }, [this] { return settled; },
-                     [this] { return another_serves; }, [] {}, [this] { released = true; }, [this] { over = true; },
-                     [this] { return hangs; }, std::chrono::milliseconds(300), std::move(start)}) {}
+                     [this] { return asked_who_serves++, another_serves; }, [] {}, [this] { released = true; },
+                     [this] { over = true; }, [this] { return hangs; }, std::chrono::milliseconds(300),
+                     std::move(start)}) {}
     // Runs the timers until truth() holds; false: it does not within 10 seconds.
     template <class Truth>
     bool until(Truth truth) {
@@ -260,4 +262,23 @@ TEST_CASE("departure__a_successor_that_hangs_in_its_place_is_replaced") {
     CHECK_FALSE(agent.over);  // U2
     CHECK(agent.until([&] { return agent.over; }));
     CHECK(started >= 2);  // more, if the machine is busy
+}
+
+TEST_CASE("departure__a_successor_is_not_killed_if_a_third_agent_took_over_from_it_before_it_served") {
+    Shell shell;
+    int started = 0;
+    Agent agent(60, 60, [&] {
+        started++;
+        return shell.start("trap 'exit 0' TERM; while kill -0 $PPID; do sleep 0.1; done");
+    });
+    agent.settled = agent.another_serves = true;
+    agent.connections = 0;
+    const auto successor = agent.departure.upgrade();
+    REQUIRE(successor);
+    REQUIRE(agent.departure.leave(*successor));
+    CHECK(agent.until([&] { return agent.asked_who_serves != 0; }));  // the successor is late
+    agent.another_serves = false;                                     // another one is started if this one is killed
+    CHECK(::kill(*successor, SIGTERM) == 0);
+    CHECK(agent.until([&] { return agent.over; }));
+    CHECK(started == 1);
 }
