@@ -16,7 +16,7 @@ void Agent::bypass_tried(const bypass::Verdict& verdict, bool last) {
     verdict_ = verdict;
     if (verdict.obstacle.empty()) {
         programs_->allow_local(SMC_LOCAL_BYPASS);
-        log()->info("the bypass is on for rules that say auto ({} us): another run of the probe has found no obstacle",
+        log()->info("the bypass is on for rules that say auto ({} us): a later run of the probe found no obstacle",
                     verdict.took.count());
     } else if (last) {
         log()->info("the bypass stays off for rules that say auto: {}", verdict.obstacle);
@@ -59,18 +59,18 @@ void Agent::hand_over() {
     gateway_->let_all_go();
     namespaces_->withdraw();
     if (auto withdrawn = programs_->withdraw(); !withdrawn) {
-        log()->error("upgrade: leaving: {}", withdrawn.error().text());
+        log()->error("upgrade: withdrawing the BPF programs failed: {}", withdrawn.error().text());
     }
     bypass_.reset();
     pins_lock_.reset();
     const std::string socket = upgrade::Instance::socket_of(config_.control_socket, instance_->number());
     if (auto moved = control_->move_to(socket); !moved) {
-        log()->error("upgrade: leaving: smcctl does not find this agent any more: {}", moved.error().text());
+        log()->error("upgrade: smcctl does not find this leaving agent any more: {}", moved.error().text());
     }
     pods_.reset();
 }
 
-// To the operator, and to the agent that started this one.
+// Reports that this agent serves: to the agent that started it (ready_fd_), and in the log.
 void Agent::say_that_it_serves() const {
     if (ready_fd_) {
         [[maybe_unused]] const ssize_t told = ::write(ready_fd_.get(), "", 1);

@@ -60,9 +60,9 @@ class Agent {
     void lose_peer(const smcd::Peer& peer);
     void pods_changed();
     void tell_programs() const;
-    // Why new connections are plain TCP; empty: they need not be.
+    // Why new connections are plain TCP; empty: they may use SMC.
     [[nodiscard]] std::string obstacle() const;
-    // The part of it that does not go away by itself; empty: it may.
+    // As obstacle(), but only a departure or a data path that stands still; empty: neither.
     [[nodiscard]] std::string not_ready() const;
     void stop();
 

@@ -64,7 +64,7 @@ void Agent::lose_peer(const smcd::Peer& peer) {
         gateway_->peer_gone(peer);
     }
     if (smcd_pool_) {
-        smcd_pool_->forget(peer);
+        smcd_pool_->forget(peer, os::now());
     }
 }
 

@@ -214,8 +214,8 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (!root_fd || !own_fd) {
         return last_error("opening cgroup " + (root_fd ? own : root));
     }
-    auto programs =
-        bpf::Programs::load(config_, policy_, open_bypass(root_fd.get()), {instance_->number(), instance_->deserted()});
+    auto programs = bpf::Programs::load(config_, policy_, open_bypass(root_fd.get()),
+                                        {instance_->number(), instance_->clear_deserted()});
     if (!programs) {
         return programs.error();
     }

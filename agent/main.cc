@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
     app.add_flag("--take-over", take_over, "If an agent serves already, have it leave, and take over from it");
     app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");
     auto* printed =
-        app.add_flag("--print-default-config", print, "Print the built-in default of the keys to start with");
+        app.add_flag("--print-default-config", print, "Print the default configuration: the keys to start with");
     app.add_flag("--all", all, "With --print-default-config: print all keys")->needs(printed);
     app.add_flag("--print-config-schema", print_schema, "Print the JSON Schema of the configuration");
     app.add_flag("--print-config-reference", print_reference,

@@ -46,7 +46,7 @@ struct smc_sock {
 	__u64 challenge_ns;     /* application: when a challenge ACK was last expected of it (smc_port_again.h) */
 	__u32 awaits_challenge; /* 1: none of its packets has left since then */
 	__u32 challenge_by;     /* index of the device by which the last challenge ACK left; 0: none has */
-	/* leg: SO_RCVBUF and SO_SNDBUF that connect() gives it; the kernel doubles them */
+	/* leg: SO_RCVBUF and SO_SNDBUF that smc_clc_ops sets in its connect(); the kernel doubles them */
 	__u32 receive_buffer;
 	__u32 send_buffer;
 };
@@ -87,7 +87,7 @@ struct smc_buffers {
 	__u32 receive;
 };
 
-/* An application's SYN that carries option 254 or is held. The key is its tuple. */
+/* A SYN with our options, a SYN that is held, or a server's leg that is not seen yet. The key is its tuple. */
 struct smc_request {
 	enum smc_request_state state;
 	__u32 ifindex;
@@ -161,7 +161,7 @@ struct smc_pair {
 	__u64 bypass; /* cookie of the client's socket if the connection may be bypassed, else 0 */
 };
 
-/* A SYN that was handed to the agent's listener for CLC sockets. */
+/* A SYN with option 254 that smc_ingress has noted, to be handed to the agent's listener for CLC sockets. */
 struct smc_inbound {
 	__u64 since_ns;
 	__u16 port;      /* the client application's port, as its agent's CLC socket sent it; 0: none */

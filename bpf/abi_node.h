@@ -74,7 +74,7 @@ struct smc_req_counts {
 
 struct smc_netns {
 	__u32 slot;
-	__u8 serves4; /* every device that is up has a working hairpin for IPv4 */
+	__u8 serves4; /* 1: IPv4 connections are served here: Namespace::obstacle() is empty */
 	__u8 serves6;
 	__u8 full;    /* it has as many connections or handshakes as one namespace may have */
 	__u8 limited; /* one of its devices has a shaper or filter that a leg's packets do not pass */

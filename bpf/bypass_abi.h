@@ -3,8 +3,8 @@
  * The layouts of the bypass that its programs and the agent share. Compiled as BPF C and as C++.
  *
  * A pair is a TCP connection with both sockets on this node. Each socket gets a `struct smc_member` when the handshake
- * has proven this; most of these members stay in state WATCHED. In a pair that is bypassed, the kernel puts what one
- * member sends into the other's queue (sk_msg redirect), past TCP.
+ * has shown this (smc_pairs.h); most of them stay in state WATCHED. If a pair is bypassed, the kernel puts the bytes
+ * that one member sends into the other's queue (sk_msg redirect), past TCP.
  */
 #ifndef SMC_BYPASS_ABI_H
 #define SMC_BYPASS_ABI_H
@@ -74,7 +74,7 @@ struct smc_member {
 	__u64 tcp_sent_ns;       /* when it last sent something by TCP */
 	__u32 first_seq;         /* TCP's sequence number of the first byte that it sends */
 	__u32 generation;        /* smc_bypass_generation when it was paired; members of an earlier one leave */
-	__u32 received;          /* receives that did not wait; SMC_PROOF at most */
+	__u32 received;          /* receives seen, up to SMC_PROOF; one that waits is a habit */
 	__u32 short_reads;       /* those of them that got less than they had room for */
 	__u32 found_nothing;     /* those that found nothing right after a short one */
 	__u32 was_short;         /* the last one was short */
@@ -107,7 +107,7 @@ struct smc_bypass_config {
 
 /* The key is a cgroup's ID. */
 struct smc_bypass_cgroup {
-	__u32 members; /* members that are enrolled, or about to be */
+	__u32 members; /* its sockets in the states PROVEN to LEAVING */
 	__u32 habits;  /* habits of its former members, and those that guards have seen on any of its sockets */
 	__u64 sent;    /* bytes that its present members have sent past TCP */
 	__u64 came;    /* bytes that were sent to them past TCP */
@@ -123,8 +123,8 @@ struct smc_bypass_bar {
 /* Output of program smc_bypass_step. */
 struct smc_bypass_step {
 	__u32 watched;
-	__u32 members;
-	__u32 enrol; /* members that wait for smc_bypass_enrol */
+	__u32 members; /* sockets in the states PROVEN to LEAVING */
+	__u32 enrol;   /* members that wait for smc_bypass_enrol */
 	__u32 leaving;
 	__u32 out;
 	__u32 joined;        /* sockets that became members since the last run */

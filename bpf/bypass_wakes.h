@@ -53,10 +53,10 @@ static __always_inline bool smc_waits_for_edges(struct sock *sk)
 }
 
 /*
- * Whether it reads on after a short read, before it waits, which shows when it then finds nothing. That a receive finds
- * nothing after one that has filled its buffer proves nothing: everybody reads on then. It is enough if this is seen
- * after a third of the short reads: more data may have come after the others. (It is a sign and no proof: a program may
- * read on only where it expects a new message.)
+ * Whether the application receives again after a short read, before it waits: that receive finds nothing. (After a read
+ * that filled its buffer this proves nothing: every program reads on then.) Seen after a third of the short reads is
+ * enough, because more data may have come after the others. It is a sign, not a proof: a program may read on only where
+ * it expects a new message.
  */
 static __always_inline bool smc_reads_all(const struct smc_member *member)
 {

@@ -88,7 +88,7 @@ enum smc_decision {
 	SMC_OPTION_SYN_LOST, /* another program has taken the callback flag of a CLC socket: no options */
 	SMC_OPTION_SYNACK,   /* option 254 written into a SYN-ACK */
 	SMC_OPTION_SYNACK_FAILED,
-	SMC_OPTION_SYNACK_LOST, /* the same of the agent's listener */
+	SMC_OPTION_SYNACK_LOST, /* the same for the agent's listener */
 	SMC_PEER_OPTION_PRESENT,
 	SMC_PEER_OPTION_ABSENT,
 	SMC_PEER_OPTION_ECHOED,

@@ -31,7 +31,7 @@
 	PROGRAM(smc_bypass_received, NEEDED, "counts what is received", "the bypass")                                  \
 	PROGRAM(smc_bypass_sent, NEEDED, "counts what is sent", "the bypass")                                          \
 	PROGRAM(smc_bypass_reused, NEEDED, "ends a member that is disconnected and used again", "the bypass")          \
-	PROGRAM(smc_bypass_enrol, NEEDED, "makes sockets members", "the bypass")                                       \
+	PROGRAM(smc_bypass_enrol, NEEDED, "puts proven sockets into map smc_members", "the bypass")                    \
 	PROGRAM(smc_bypass_step, RUN_NEEDED, "moves members from state to state", "the bypass")                        \
 	PROGRAM(smc_bypass_bar, RUN_NEEDED, "notes a habit that the agent has found", "the bypass")
 

@@ -176,7 +176,7 @@ static __always_inline int smc_rcv_request(struct __sk_buff *skb, const struct s
 	decision = smc_decide_syn(skb, packet, &options, &inbound);
 	if (!options.smc && decision != SMC_IN_SAME_AGENT)
 		return TC_ACT_UNSPEC; /* without option 254 it is no request to another agent */
-	/* its listener was found on the device below, too, and a trial of it begun (smc_short_lived.h) */
+	/* the device below has found the listener and begun a trial of it (smc_short_lived.h) */
 	if (decision == SMC_IN_SHORT_LIVED && inbound.ifindex != skb->ifindex && inbound.cgroup == before.cgroup) {
 		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
 		return TC_ACT_UNSPEC;

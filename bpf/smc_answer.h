@@ -27,8 +27,7 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 	bpf_skb_store_bytes(skb, packet->tcp_at + 12, &after, sizeof(after), 0);
 }
 
-/* Notes that the server of this request is not asked for some time, unless it is known to speak SMC or longer paused.
- */
+/* Pauses the server of this request, unless it is known to speak SMC or its present pause is longer. */
 static __always_inline void smc_pause_server(const struct smc_request *request, const struct smc_tuple *tuple,
 					     __u32 reason, __u64 time_ns)
 {
@@ -45,11 +44,10 @@ static __always_inline void smc_pause_server(const struct smc_request *request, 
 }
 
 /*
- * A RST or an ICMP error from the network, which `packet` describes. In answer to a request it may be that of a
- * firewall which refuses unknown options: TCP does not see it, and the agent sends the SYN without options, whose
- * answer counts. If nothing listens at the server, that is the same again. The server is not asked for a moment, so
- * that connects to a closed port in a loop do not cost that each time; and if half of the ring is used, the answer is
- * believed, because any program may cause such events.
+ * A RST or an ICMP error from the network, which `packet` describes. If it answers a request, a firewall may have
+ * refused our options: the packet is hidden from TCP, and the agent sends the SYN without options. That SYN's answer
+ * counts. A closed port answers it in the same way, so the server is paused for a moment: programs that connect in a
+ * loop pay for that only once. If half of the ring is used, the packet goes to TCP: any program can cause such events.
  */
 static __always_inline int smc_rcv_refusal(const struct smc_packet *packet)
 {
@@ -154,7 +152,7 @@ static __always_inline int smc_rcv_answer(struct __sk_buff *skb, const struct sm
 			    bpf_ktime_get_ns() - request->asked_ns >= SMC_SYN_LOST_NS) ||
 			   (request->state == SMC_REQUEST_LET_GO && request->reset)) {
 			/*
-			 * The server has answered only the SYN without options. After a RST that may have another
+			 * The server has answered only the SYN without options. After a RST, that may have another
 			 * cause (the port was opened meanwhile, or another server of an address translation answers),
 			 * and to ask again costs a round trip only.
 			 */

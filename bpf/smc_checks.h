@@ -101,8 +101,8 @@ static __always_inline bool smc_check_headers(struct smc_subject *s)
 }
 
 /*
- * TCP increments total_retrans before it sends. A retransmission without an entry may have asked before: an agent that
- * was killed took its maps with it.
+ * TCP increments total_retrans before it sends. A retransmission without an entry may have asked before: a killed
+ * agent's maps are not taken over.
  */
 static __always_inline bool smc_check_later_syn(struct smc_subject *s)
 {
@@ -124,8 +124,8 @@ static __always_inline bool smc_check_net_smc(struct smc_subject *s)
 
 /*
  * Sockets that the kernel has made for itself: when memory is short, it may have to write by them before any program
- * can go on. (Sockets of MPTCP and of net/smc are the kernel's as well, but applications'. The
- * former are eligible; the latter are refused here if net/smc has fallen back.)
+ * can go on. (MPTCP and net/smc also use kernel sockets, but for applications. Those of MPTCP are eligible; those of
+ * net/smc are refused here if net/smc has fallen back.)
  */
 static __always_inline bool smc_check_kernel(struct smc_subject *s)
 {

@@ -76,7 +76,7 @@ static __always_inline int smc_send_syn(struct __sk_buff *skb, struct smc_packet
 					: smc_refuse_leg(skb, packet);
 }
 
-/* The first packets of an application that has a hairpin: from here on its socket knows the way. */
+/* The first packets of an application that has a hairpin: copies the hairpin into the socket's storage. */
 static __always_inline void smc_mark_sender(struct __sk_buff *skb, const struct smc_packet *packet, struct bpf_sock *sk,
 					    struct smc_hairpin *hairpin)
 {
@@ -108,7 +108,7 @@ int smc_egress(struct __sk_buff *skb)
 		sk = bpf_sk_fullsock(sk);
 	if (sk && sk->type == SOCK_STREAM && sk->protocol == IPPROTO_TCP) {
 		state = smc_state_of_sender(skb, sk);
-		/* a packet of another namespace on a device of this one: what had to be done was done there */
+		/* a packet of another namespace on a device of this one: it was handled on its own device */
 		if (state && state->to_port && state->app.slot != key.slot)
 			return TC_ACT_UNSPEC;
 		if (state && state->to_port && !state->hold)

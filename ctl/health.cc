@@ -23,7 +23,7 @@ namespace {
 // Less than the five seconds after which kubelet gives a probe up.
 constexpr std::chrono::seconds kLongestConnect{1}, kLongestStatus{3};
 
-// Whether the process is in this container, that is, in this mount namespace. Without containers every one is, though a
+// Whether the process is in this container, that is, in this mount namespace. True without containers, except that a
 // service may have a mount namespace of its own.
 bool is_own(pid_t process) {
     struct stat theirs {};

@@ -251,7 +251,8 @@ void add_live(CLI::App& app, Context& context) {
     captures->add_option("ID", *id, "ID of the connection, as in `smcctl connections`")->required();
     captures->add_option("FILE", *file, "Output file; - is standard output")->required();
     captures->add_option("-s,--size", *most, "Bytes of payload at most")->capture_default_str();
-    captures->add_option("-t,--seconds", *seconds, "Stop after this many seconds; default: at Ctrl-C or its end");
+    captures->add_option("-t,--seconds", *seconds,
+                         "Stop after this many seconds; default: at Ctrl-C or the connection's end");
     captures->callback([&context, id, file, most, seconds] {
         stop_at_interrupt();
         capture(context, *id, *file, *most, *seconds);

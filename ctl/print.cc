@@ -135,7 +135,8 @@ void print_namespaces(std::ostream& out, const json& namespaces) {
             }
         }
         if (const std::string limits = n.value("limits", ""); !limits.empty()) {
-            out << "New connections are plain TCP: " << word(n.at("inode")) << ": " << limits
+            out << "Netns " << word(n.at("inode"))
+                << ": unless policy.past_limits is true, new connections are plain TCP: " << limits
                 << ", which SMC would evade\n";
         }
     }

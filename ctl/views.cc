@@ -186,7 +186,7 @@ void add_explain(CLI::App& app, Context& context) {
     auto* explain = app.add_subcommand("explain", "What would happen to a connection, and why");
     const auto address = std::make_shared<std::string>();
     const auto pid = std::make_shared<int>(0);
-    explain->add_option("ADDR:PORT", *address, "Where to, as 10.0.0.1:80 or [fd00::1]:80")->required();
+    explain->add_option("ADDR:PORT", *address, "Server, as 10.0.0.1:80 or [fd00::1]:80")->required();
     explain->add_option("--pid", *pid, "Explain it for the cgroup and network namespace of this process");
     explain->callback([&context, address, pid] {
         context.exit = show(context, {{"command", "explain"}, {"address", *address}, {"pid", *pid}}, print_explanation);

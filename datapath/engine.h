@@ -54,8 +54,8 @@ class Engine final : private Poller {
     // Runs a task soon, because another thread has something for it: a task of this engine, or one that has moved from
     // here to another engine. Ignores a task that has ended or is in no engine yet.
     void kick(std::shared_ptr<Task> task);
-    // Soon gives a task of this engine, or one that has moved from here, to another engine, which must live as long.
-    // Ignores a task that has ended, is in no engine yet or cannot be detached (Task::detach()).
+    // Soon moves a task of this engine, or one that has moved from here, to another engine, which must live as long as
+    // this one. Ignores a task that has ended, is in no engine yet or cannot be detached (Task::detach()).
     void move(std::shared_ptr<Task> task, Engine& to);
 
     // Whether the thread has completed an iteration since the last call. Called periodically; once a second is enough
@@ -158,8 +158,8 @@ class Engine final : private Poller {
     bool served_interactive_ = false;                   // was_interactive() was called since defer_streams()
     TimePoint streamed_at_{};                           // when a stream of ready_ ran last
     bool alone_ = false;  // no other thread wanted this processor when this thread yielded it last
-    // Yields while tasks are busy-polled, and after requests and responses. Beside streams the latter let programs run
-    // that the streams wait for, so they may take longer.
+    // The cost of yields while tasks are busy-polled, and of yields after a request or response. The latter may take
+    // longer: beside streams, they let programs run that the streams wait for.
     YieldCost spinning_yields_{{std::chrono::microseconds(100), std::chrono::microseconds(400), kYieldRest, true}};
     YieldCost interactive_yields_{{std::chrono::milliseconds(1), std::chrono::milliseconds(2), kYieldRest, false}};
     TimePoint no_spin_until_{}, short_until_{};

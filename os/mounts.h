@@ -9,12 +9,12 @@
 
 namespace smc::os {
 
-// The initial mount namespace's inode number: Linux 6.18 and later have the first one. Before, it was the first or the
-// second number that the kernel gave to any namespace.
+// Inode numbers that the initial mount namespace may have: the first since Linux 6.18; before, the first or the second
+// number that the kernel gave to any namespace.
 inline constexpr ino_t kInitialMounts[] = {0xeffffff8, 0xf0000000, 0xf0000001};
 
-// Whether this process is in the node's mount namespace: what it mounts outlives it. A process 1 with more capabilities
-// than the agent does not show its namespace.
+// Whether this process is in the node's mount namespace: its mounts outlive it. /proc/1/ns/mnt cannot tell if process 1
+// has more capabilities than the agent.
 [[nodiscard]] inline bool sees_the_nodes_mounts() {
     struct stat own {};
     struct stat first {};

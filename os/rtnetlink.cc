@@ -34,8 +34,8 @@ int on_message(const nlmsghdr* header, void* data) {
     return MNL_CB_OK;
 }
 
-// Whether the kernel says that a dump was not consistent, because something has changed meanwhile. libmnl would then
-// leave the rest unread, so that is taken out of the answer.
+// Whether the kernel flags a dump as inconsistent, because something has changed meanwhile. Clears the flag: libmnl
+// would leave the rest unread.
 bool take_interruption(char* answer, std::size_t bytes) {
     bool interrupted = false;
     int left = static_cast<int>(bytes);

@@ -55,7 +55,7 @@ class Bypass {
     // The maps that the gateway's programs use, too.
     [[nodiscard]] std::vector<std::pair<std::string, int>> shared_maps() const;
 
-    // To be called four times a second. Returns the cookies of network namespaces in which enrol() has to run.
+    // To be called four times a second. Returns the cookies of network namespaces in which iterator() is to be read.
     std::vector<std::uint64_t> move_members();
     // Output of the last move_members().
     [[nodiscard]] const smc_bypass_step& state() const { return state_; }

@@ -37,8 +37,8 @@ Opened open_as_configured(const Config& config, std::uint64_t policy, int cgroup
     }
     opened.verdict = probe(*opened.bypass, config.times.trial);
     const bool fit = opened.verdict->obstacle.empty();
-    log()->info("the bypass is {} for rules that say auto ({} us){}", fit ? "on" : "off", opened.verdict->took.count(),
-                fit ? "" : ": " + opened.verdict->obstacle);
+    log()->info("the bypass is {} for rules that say auto (the probe took {} us){}", fit ? "on" : "off",
+                opened.verdict->took.count(), fit ? "" : ": " + opened.verdict->obstacle);
     if (!fit && opened.verdict->lasts && !opened.forced && !opened.bypass->has_members()) {
         unload(opened.bypass, states);
         return opened;

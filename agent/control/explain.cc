@@ -141,7 +141,7 @@ void set_kind(smc_query& query, const CgroupKind& kind) {
     query.limited = kind.limited ? 1 : 0;
 }
 
-// Makes one kind of those about which the same rule decides. That does not depend on the namespace.
+// Unites the kinds about which the same rule decides. The namespace has no influence on that.
 Result<void> unite_kinds(const IntrospectionParts& parts, Subject& subject) {
     std::map<std::tuple<bool, int, bool>, CgroupKind> united;
     for (const CgroupKind& kind : subject.kinds) {
@@ -183,11 +183,11 @@ struct Verdict {
     bool asked = false;
     bool free = false;    // in some namespace and cgroup nothing is in the way
     bool denied = false;  // in all of them
-    int rule = -1;        // that allows it, or else one that denies it
+    int rule = -1;        // the rule that allows it, or else one that denies it
     std::vector<std::string> obstacles, unless;
 };
 
-// Of a client about which nothing was said: the cgroups whose connections to this server are left to TCP.
+// If no process is given: adds the cgroups whose connections to this server are left to TCP.
 void note_short_lived(const IntrospectionParts& parts, const smc_query& query, std::vector<std::string>& unless) {
     if (query.any_cgroup == 0) {
         return;
@@ -202,7 +202,7 @@ void note_short_lived(const IntrospectionParts& parts, const smc_query& query, s
     }
 }
 
-// Whether the check asks what the rule allows that decides: where that rule denies, its result says nothing.
+// Whether the check depends on what the deciding rule allows. If that rule denies, the result means nothing.
 bool depends_on_rule(int decision) {
     return decision == SMC_OUT_NO_DEVICE || decision == SMC_OUT_LIMITED || decision == SMC_OUT_SHORT_LIVED;
 }
@@ -252,7 +252,8 @@ Result<void> ask(const IntrospectionParts& parts, const Subject& subject, const 
     return {};
 }
 
-// Says on which place each obstacle depends. `elsewhere`: for a client that may be in a place without an obstacle.
+// Adds each obstacle to the verdict, with the places that it depends on. `elsewhere`: the same for a client that may be
+// in a place without an obstacle.
 void tell(const IntrospectionParts& parts, const Subject& subject, const Obstacles& found, Verdict& verdict,
           std::vector<std::string>& elsewhere) {
     std::vector<std::string> where;  // by index of the namespace
@@ -344,7 +345,7 @@ json connections_to(const IntrospectionParts& parts, const Endpoint& server) {
 
 }  // namespace
 
-// All obstacles come from the BPF programs' own checks but one: that the address is the namespace's own.
+// All obstacles come from the checks of the BPF programs, except that the address is the namespace's own.
 json explain(const IntrospectionParts& parts, const json& request) {
     const auto remote = Endpoint::parse(request.value("address", ""));
     if (!remote) {

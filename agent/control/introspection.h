@@ -48,8 +48,8 @@ struct IntrospectionParts {
     const std::optional<bypass::Verdict>& verdict;
     const Drain& drain;
     const std::unique_ptr<kubernetes::NodePods>& pods;  // null: no API server is configured
-    std::function<std::string()> not_ready;             // why this agent serves no more, or hangs; empty: neither
-    std::function<std::string()> obstacle;              // why new connections are plain TCP; empty: they are not
+    std::function<std::string()> not_ready;  // why it does not serve, or its data path stands still; empty: neither
+    std::function<std::string()> obstacle;   // why new connections are plain TCP; empty: they are not
 };
 
 class Introspection {

@@ -134,7 +134,7 @@ void Gateway::let_all_go() {
     }
 }
 
-// The connection that uses up a quota of the agent also makes the BPF programs stop asking.
+// If a connection uses up the last of a quota, the BPF programs are told to ask no more servers.
 Gateway::Handle Gateway::admit(Role role, std::uint64_t netns, std::uint64_t cgroup) {
     auto connection = p_.connections.add(role);
     connection->netns = netns;

@@ -51,8 +51,8 @@ class Gateway {
     void set_most_connections(unsigned most) { connection_quotas_.set_total(most); }
     // Accepts on the namespace's fresh listeners until the namespace closes.
     void serve(const std::shared_ptr<Namespace>& netns) { acceptors_.serve(netns); }
-    // To be called after each sweep: passes on changed keepalive options, ends sockets that are half-open, and notes
-    // which connections have earned their set-up.
+    // To be called after each sweep: passes on changed keepalive options, ends half-open sockets, and notes which
+    // connections were worth the set-up of SMC (bpf/smc_short_lived.h).
     void swept(const bpf::Swept& found);
     // Relieves engines that have no time left. Called once a second.
     void balance();

@@ -21,7 +21,8 @@ void ended(const SockDiag::Socket& socket, bool of_leg, int error, bool& impossi
     if (error != 0) {
         return;  // already gone, or its addresses are translated: the programs report it a few times more
     }
-    log()->limited(LogLevel::kInfo, "half-open: ended {} {} with {}: its {} is gone, and neither FIN nor reset came",
+    log()->limited(LogLevel::kInfo,
+                   "half-open: ended {} {}, connected to {}: its {} is gone, and neither FIN nor reset came",
                    of_leg ? "the leg" : "the application's socket", socket.local.text(), socket.remote.text(),
                    of_leg ? "application's socket" : "leg");
 }
@@ -42,8 +43,8 @@ void HalfOpen::end(const std::vector<std::pair<std::uint64_t, smc_half_open>>& s
         });
         if (!asked) {
             state_->under_way.erase(cookie);
-            log()->limited(LogLevel::kWarn, "half-open: {} with {} stays: {}", socket.local.text(),
-                           socket.remote.text(), asked.error().text());
+            log()->limited(LogLevel::kWarn, "half-open: the socket {}, connected to {}, could not be ended: {}",
+                           socket.local.text(), socket.remote.text(), asked.error().text());
         }
     }
 }

@@ -11,11 +11,11 @@ std::string bytes_of(const smc_tuple& tuple) {
 
 }  // namespace
 
-void Keepalives::add(std::uint64_t id, const smc_tuple& app, bool may_be_seen) {
+void Keepalives::add(std::uint64_t id, const smc_tuple& app, bool was_swept) {
     running_[id] = bytes_of(app);
     ids_[bytes_of(app)] = id;
     // The BPF programs report only changes, and a change reported before this call found no connection here.
-    if (const KeepaliveTerms terms = may_be_seen ? seen_(app) : KeepaliveTerms{}; terms != KeepaliveTerms{}) {
+    if (const KeepaliveTerms terms = was_swept ? seen_(app) : KeepaliveTerms{}; terms != KeepaliveTerms{}) {
         tell_(id, terms);
     }
 }

@@ -23,9 +23,9 @@ class Keepalives {
 
     Keepalives(Seen seen, Tell tell) : seen_(std::move(seen)), tell_(std::move(tell)) {}
 
-    // Connection `id` runs now. `app`: the tuple of its application's socket. `may_be_seen`: the BPF programs may have
-    // looked at that socket before.
-    void add(std::uint64_t id, const smc_tuple& app, bool may_be_seen);
+    // Connection `id` runs now. `app`: the tuple of its application's socket. `was_swept`: a sweep has run since the
+    // connection began, so changed options may have been reported already.
+    void add(std::uint64_t id, const smc_tuple& app, bool was_swept);
     void remove(std::uint64_t id);
     // An application has changed its options. Its connection need not run yet.
     void changed(const smc_tuple& app, const KeepaliveTerms& terms) const;

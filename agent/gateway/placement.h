@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Decides which engine drives a connection. Connections of one network namespace with one remote address begin in the
-// same engine, which serves them in the order of their news: what a program sends first, its peer can read first, even
-// on another connection. An engine without idle time is relieved: connections move to other engines, streams first,
-// because these wait for their turn and so have no such order. They return when there is time again.
+// same engine, which runs them in the order of their events: bytes that a program sends first can be read first, even
+// on another connection. If an engine has no idle time, connections move to other engines, streams first: these wait in
+// a queue, so they have no such order. Connections return when their engine has idle time again.
 //
 // No I/O, no clock; engines are numbers from 0 up. Control thread only.
 #pragma once

@@ -279,7 +279,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
 
     std::shared_ptr<smcd::Exchange> smcd_;
     smc_buffers buffers_;  // of the application, when it connected or listened
-    std::shared_ptr<const bpf::ChosenBuffers::Word> chosen_;
+    std::shared_ptr<const bpf::ChosenBuffers::Lease> chosen_;
     std::uint32_t peer_ring_ = 0;  // size in bytes; 0: not known yet
     loop::Deadline deadline_;
     OnEnd on_end_;

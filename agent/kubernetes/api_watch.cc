@@ -20,9 +20,9 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kLongestLine = 4U << 20, kLongestList = 64U << 20;  // one event; all pages of a list
 constexpr int kDeepest = 32;                                              // nesting of objects
-constexpr std::size_t kMostUntold = 256;                                  // events that the loop has not handled yet
+constexpr std::size_t kMostOutstanding = 256;                             // events that the loop has not handled yet
 constexpr auto kShortestPause = 200ms, kLongestPause = std::chrono::milliseconds(30s);
-constexpr auto kWorks = 3s;                   // a watch that has lived for so long was worth its request
+constexpr auto kWorks = 3s;                   // a watch that lived this long resets the growing pauses
 constexpr std::size_t kLongestProblem = 400;  // bytes: the server chooses a part of the text
 constexpr auto kListTakes = 30s;
 constexpr int kWatchSeconds = 290;
@@ -94,7 +94,7 @@ void ApiWatch::stop() {
             ::shutdown(socket, SHUT_RDWR);  // else libcurl, which waits for it, would look at stops_ once a second
         }
     }
-    stopped_.notify_all();
+    changed_.notify_all();
 }
 
 ApiWatch::~ApiWatch() {
@@ -122,18 +122,18 @@ template <class Then>
 void ApiWatch::tell(Then then) {
     {
         std::unique_lock lock(mutex_);
-        stopped_.wait(lock, [this] { return stops_ || untold_ < kMostUntold; });
-        untold_++;
+        changed_.wait(lock, [this] { return stops_ || outstanding_ < kMostOutstanding; });
+        outstanding_++;
     }
-    asio::post(io_, [this, alive = told_, then = std::move(then)] {
+    asio::post(io_, [this, alive = weak_alive_, then = std::move(then)] {
         if (alive.expired()) {
             return;
         }
         {
             const std::lock_guard lock(mutex_);
-            untold_--;
+            outstanding_--;
         }
-        stopped_.notify_all();
+        changed_.notify_all();
         then();
     });
 }
@@ -149,11 +149,11 @@ void ApiWatch::say(const std::string& problem) {
 
 void ApiWatch::pause(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
-    stopped_.wait_for(lock, time, [this] { return stops_.load(); });
+    changed_.wait_for(lock, time, [this] { return stops_.load(); });
 }
 
-// A list that succeeds does not end the pauses that grow: every node would list all pods again and again, if only
-// watches fail.
+// A successful list does not reset the growing pauses: if only watches fail, every node would list all pods again and
+// again.
 void ApiWatch::follow() {
     auto next_pause = kShortestPause;
     while (!stops_) {

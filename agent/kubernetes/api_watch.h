@@ -34,7 +34,7 @@ class ApiWatch {
     struct Callbacks {
         std::function<void(const nlohmann::json& items)> listed;
         std::function<void(const std::string& type, const nlohmann::json& object)> changed;
-        // Why the server does not answer; empty: it does. Called when that changes.
+        // Why objects cannot be listed or watched; empty: they can. Called when that changes.
         std::function<void(const std::string& problem)> state;
     };
     // `path`: "/api/v1/pods"; `selector`: a query, as "fieldSelector=...". The callbacks are called on `io`.
@@ -74,11 +74,11 @@ class ApiWatch {
     std::atomic<bool> stops_{false};
     std::set<int> sockets_;  // of the request that is under way; guarded by mutex_
     std::mutex mutex_;
-    std::condition_variable stopped_;  // or untold_ has decreased
-    std::size_t untold_ = 0;           // guarded by mutex_
+    std::condition_variable changed_;  // stops_ is set, or outstanding_ has decreased
+    std::size_t outstanding_ = 0;      // guarded by mutex_
     std::shared_ptr<int> alive_ = std::make_shared<int>();
-    const std::weak_ptr<int> told_ = alive_;  // the thread's copy
-    std::thread thread_;                      // last member, because it uses the others
+    const std::weak_ptr<int> weak_alive_ = alive_;  // the thread's copy
+    std::thread thread_;                            // last member, because it uses the others
 };
 
 }  // namespace smc::kubernetes

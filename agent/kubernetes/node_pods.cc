@@ -60,7 +60,7 @@ NodePods::NodePods(asio::io_context& io, const Config::Kubernetes& config, std::
     watches_[1] = std::make_unique<ApiWatch>(io, access, "/api/v1/namespaces", "", callbacks(Pods::Kind::kNamespaces));
 }
 
-// Both are told before the first one is waited for.
+// Ends both requests before the destructors wait for their threads.
 NodePods::~NodePods() {
     for (const auto& watch : watches_) {
         watch->stop();

@@ -22,7 +22,7 @@ namespace smc::kubernetes {
 class NodePods {
  public:
     // `on_change`: pods or labels have changed. Called a little later, once for many changes.
-    // `keys`: of Pods.
+    // `keys`: see Pods::Pods().
     NodePods(asio::io_context& io, const Config::Kubernetes& config, std::set<std::string> keys,
              std::function<void()> on_change);
     ~NodePods();

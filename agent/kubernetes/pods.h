@@ -28,8 +28,8 @@ class Pods {
     // An event of a watch: "ADDED", "MODIFIED" or "DELETED" and the object.
     void change(Kind kind, const std::string& type, const nlohmann::json& object);
 
-    // The pod of a control group. nullptr: none, or one that is not known. `path`: the part that belongs to root: what
-    // users have made below it may have any name.
+    // The pod of a control group. nullptr: none, or one that is not known. `path`: the leading part that uid 0 owns;
+    // other users may give any name to directories below it.
     [[nodiscard]] const Pod* of_cgroup(const std::string& path) const;
     [[nodiscard]] std::size_t size() const { return pods_.size(); }
     [[nodiscard]] std::size_t namespaces() const { return namespaces_.size(); }

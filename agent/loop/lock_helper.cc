@@ -62,7 +62,7 @@ bool send_request(int to, Request request, int fd) {
     return ::sendmsg(to, &message, MSG_NOSIGNAL) == sizeof request;
 }
 
-// False: the agent has gone. ECONNRESET says that it has not read all answers; there may be requests behind that.
+// False: the agent has gone. ECONNRESET: the agent has not read all answers, and requests may still follow.
 bool receive_request(int from, Request& request, UniqueFd& fd) {
     iovec part{&request, sizeof request};
     alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
@@ -236,7 +236,7 @@ void LockHelper::hear() {
     if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNRESET)) {
         return listen();
     }
-    log()->warn("the process that waits for locks has ended; another one does what is left");
+    log()->warn("the helper process for locks of sockets has ended; a new one does its remaining jobs");
     end_process();
     for (auto job = given_.rbegin(); job != given_.rend(); ++job) {
         waiting_.push_front(std::move(job->second));

@@ -31,17 +31,16 @@ class LockHelper {
     using Done = std::function<void(int error)>;
 
     explicit LockHelper(asio::io_context& io) : io_(io), restart_(io, [this] { give(); }) {}
-    // Gives the process what still waits, as far as its socket takes it, and does not wait for it, though a service
-    // manager may: it ends with its last job. `done` is not called any more.
+    // Sends the process the waiting jobs that its socket takes, and returns: the process ends after its last job, and
+    // only a service manager waits for that. `done` is not called any more.
     ~LockHelper();
     LockHelper(const LockHelper&) = delete;
     LockHelper& operator=(const LockHelper&) = delete;
 
-    // Jobs that the process works on at the same time, and jobs that it is given at most, with those that wait.
+    // At most kAtOnce jobs run at the same time; kMost jobs may run or wait.
     static constexpr std::size_t kAtOnce = 8, kMost = 1024;
-    // Reads `fd`, an iterator of BPF, to its end. False: there are kMost jobs, or no free descriptors, and `done` is
-    // not called. If the process cannot be started, or ends before it has done the job, it is started again after
-    // seconds.
+    // Reads `fd`, a BPF iterator, to its end. False: there are kMost jobs, or no free descriptors, and `done` is not
+    // called. If the process does not start, or ends before the job is done, it is started again after some seconds.
     [[nodiscard]] bool read_to_end(UniqueFd fd, Done done);
     // As SockDiag::abort(). `diag` decides about the namespace. False: as above.
     [[nodiscard]] bool end_socket(const SockDiag& diag, const SockDiag::Socket& which, Done done);

@@ -84,7 +84,7 @@ constexpr Plain kPlain[] = {
     {"smc_agent_rmb_limit_bytes", "roce.memory_mib, as the control group allows it.", kGauge, "/roce/memory_bytes"},
     {"smc_agent_roce_ports", "Ports of RoCE devices that can be used.", kGauge, "/roce/ports"},
     {"smc_agent_cgroups", "Control groups below cgroup.root.", kGauge, "/cgroups/known"},
-    {"smc_agent_cgroups_enrolled", "Those that a rule matches, or all if policy.default is allow.", kGauge,
+    {"smc_agent_cgroups_enrolled", "Control groups that some rule matches; all if policy.default is allow.", kGauge,
      "/cgroups/enrolled"},
     {"smc_agent_cgroups_left_out", "Control groups for which the BPF map has no free entry.", kGauge,
      "/cgroups/left_out"},
@@ -138,7 +138,7 @@ void add_connections(Families& to, const json& status) {
     }
     for (const auto& one : status["handshakes"]) {
         auto& histogram = to.histogram("smc_agent_handshake_seconds",
-                                       "From when the agent took a connection to the decision for a path.",
+                                       "Time from when the agent took a connection until its path was decided.",
                                        {{"path", text(one["path"])}});
         for (std::size_t i = 0; i < one["counts"].size(); i++) {
             histogram.sample_count += one["counts"][i].get<std::uint64_t>();
@@ -288,7 +288,7 @@ std::string metrics(const json& status) {
     all.gauge("process_resident_memory_bytes", "Resident memory of the agent.", usage.resident_bytes);
     all.gauge("process_open_fds", "File descriptors that the agent has open.", usage.descriptors);
     all.gauge("process_max_fds", "File descriptors that the agent may have open.", usage.most_descriptors);
-    all.gauge("process_start_time_seconds", "When the agent began, since 1970.", usage.start_s);
+    all.gauge("process_start_time_seconds", "Start time of the agent, in seconds since 1970.", usage.start_s);
     return all.text();
 }
 

@@ -16,8 +16,8 @@ namespace {
 CgroupFound look_at(const std::string& path, const CgroupFound* parent, std::size_t place) {
     struct stat status {};
     const bool there = ::stat(path.c_str(), &status) == 0;
-    const bool is_roots = parent == nullptr || (parent->of_root == parent->path.size() && status.st_uid == 0);
-    return {there ? status.st_ino : 0, path, place, is_roots ? path.size() : parent->of_root};
+    const bool is_uid0s = parent == nullptr || (parent->owned_by_uid0 == parent->path.size() && status.st_uid == 0);
+    return {there ? status.st_ino : 0, path, place, is_uid0s ? path.size() : parent->owned_by_uid0};
 }
 
 }  // namespace

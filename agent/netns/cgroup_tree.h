@@ -16,8 +16,8 @@ struct CgroupFound {
     std::uint64_t id = 0;
     std::string path;
     std::size_t parent = 0;  // index of the parent in the list, always before the child; the root's: 0
-    // Length of the part of the path whose directories all belong to root: other users may have named those below it.
-    std::size_t of_root = 0;
+    // Length of the leading part of the path whose directories uid 0 owns: other users may have named those below it.
+    std::size_t owned_by_uid0 = 0;
 };
 
 // 0: there is no such cgroup.

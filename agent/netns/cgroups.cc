@@ -141,7 +141,7 @@ Cgroups::Walked Cgroups::walk(const std::string& root, const std::vector<std::ui
 
 void Cgroups::rescan_soon() {
     constexpr auto kSoon = std::chrono::milliseconds(10);
-    constexpr int kRest = 9;  // pause of nine times the last walk: a tenth of a processor at most
+    constexpr int kRest = 9;  // a pause is nine times the last walk, and at most kLongestRest
     constexpr std::chrono::steady_clock::duration kLongestRest = std::chrono::seconds(10);
     if (std::exchange(soon_pending_, true)) {
         again_ = walks_;
@@ -232,7 +232,7 @@ void Cgroups::add_some() {
 
 void Cgroups::add(const CgroupFound& one) {
     const std::string below = one.path.size() > root_.size() ? one.path.substr(root_.size()) : "/";
-    const Group group = judged(below, std::max(one.of_root, root_.size()) - root_.size());
+    const Group group = judged(below, std::max(one.owned_by_uid0, root_.size()) - root_.size());
     if (auto put = publish(one.id, group); !put) {
         log()->limited(LogLevel::kWarn, "cgroup {} is not served: {}", below, put.error().text());
         return;  // the next walk tries again
@@ -241,15 +241,15 @@ void Cgroups::add(const CgroupFound& one) {
     groups_.emplace(one.id, group);
 }
 
-Cgroups::Group Cgroups::judged(const std::string& below, std::size_t of_root) const {
-    const auto [pod, is_pod, is_asked] = pod_of_(below.substr(0, of_root));
+Cgroups::Group Cgroups::judged(const std::string& below, std::size_t owned_by_uid0) const {
+    const auto [pod, is_pod, is_asked] = pod_of_(below.substr(0, owned_by_uid0));
     if (is_pod && policy_.may_yet_limit(pod)) {
-        return {below, of_root, 0, false, pod != nullptr ? pod->text() : ""};
+        return {below, owned_by_uid0, 0, false, pod != nullptr ? pod->text() : ""};
     }
     const std::uint64_t rules = policy_.rules_for_cgroup(below, pod);
     const bool is_own = root_ + (below == "/" ? "" : below) == own_;
     return {below,
-            of_root,
+            owned_by_uid0,
             rules,
             !is_own && (rules != 0 || policy_.default_allow()),
             pod != nullptr ? pod->text() : "",
@@ -277,7 +277,7 @@ bool Cgroups::may_less(std::uint64_t id, std::uint64_t rules) const {
 bool Cgroups::reconsider() {
     bool less = false, changed = false;
     for (auto& [id, group] : groups_) {
-        Group now = judged(group.path, group.of_root);
+        Group now = judged(group.path, group.owned_by_uid0);
         if (now.rules != group.rules || now.enrolled != group.enrolled || now.limited != group.limited) {
             less = less || is_less(group.rules, now.rules);
             changed = true;

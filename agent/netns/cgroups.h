@@ -32,8 +32,8 @@ Result<void> check_cgroup(const std::string& path);
 
 class Cgroups {
  public:
-    // The pod that a cgroup belongs to, by the part of its path that belongs to root: kubelet makes the cgroups of
-    // pods.
+    // The pod that a cgroup belongs to. `path`: the leading part whose directories uid 0 owns; kubelet creates pods'
+    // cgroups, so what other users have created below does not count.
     struct PodAt {
         const Pod* pod = nullptr;  // nullptr: no pod, or a pod that the agent does not know
         bool is_pod = false;       // the path is that of a pod, known or not
@@ -54,7 +54,7 @@ class Cgroups {
 
     // The known pods have changed. True: the rules now allow some cgroup less than before.
     bool reconsider();
-    // Whether the rules that match this cgroup now may allow a member of the bypass less than `rules` did. False if the
+    // Whether the rules that match this cgroup now allow a member of the bypass less than `rules` did. False if the
     // cgroup is gone.
     [[nodiscard]] bool may_less(std::uint64_t id, std::uint64_t rules) const;
 
@@ -62,8 +62,8 @@ class Cgroups {
     // The agent's own.
     [[nodiscard]] const std::string& own() const { return own_; }
     struct Group {
-        std::string path;         // relative to root; "/" is root itself
-        std::size_t of_root = 0;  // length of the part of the path whose directories all belong to root
+        std::string path;               // relative to root; "/" is root itself
+        std::size_t owned_by_uid0 = 0;  // length of the leading part of the path whose directories uid 0 owns
         std::uint64_t rules = 0;
         bool enrolled = false;
         std::string pod{};     // "namespace/name"; empty: none
@@ -89,7 +89,7 @@ class Cgroups {
     void take(Walked walked);
     void add_some();
     void add(const CgroupFound& one);
-    [[nodiscard]] Group judged(const std::string& below, std::size_t of_root) const;
+    [[nodiscard]] Group judged(const std::string& below, std::size_t owned_by_uid0) const;
     [[nodiscard]] bool is_less(std::uint64_t before, std::uint64_t now) const;
     Result<void> publish(std::uint64_t id, const Group& group) const;
 

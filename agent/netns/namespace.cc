@@ -153,7 +153,8 @@ void Namespace::callback_taken(Listener which) {
         return;
     }
     flag_taken_[which] = true;
-    // The program may take the flag of each new listener, too. The warning is not repeated as often.
+    // The other program may take the flag of each new listener, too: a warning comes only after kQuiet calls of
+    // renew_listeners() without that.
     if (std::exchange(since_taken_, 0) >= kQuiet) {
         log()->limited(LogLevel::kWarn, "netns {}: {} connections are plain TCP until the agent listens anew: {}",
                        inode_, which == kClc6 ? "IPv6" : "IPv4", kFlagTaken);

@@ -21,7 +21,7 @@ namespace smc {
 namespace {
 
 constexpr auto kSoon = std::chrono::milliseconds(20);
-constexpr int kRest = 9;  // pause of nine times the last look: a tenth of a processor at most
+constexpr int kRest = 9;  // a pause is nine times the last look; in rescan_soon() at most kLongestRest
 constexpr std::chrono::steady_clock::duration kLongestLook = std::chrono::seconds(1);  // more: the thread was preempted
 constexpr auto kLongestRest = std::chrono::seconds(1);  // where a program waits for its namespace
 constexpr unsigned kAttempts = 3;
@@ -29,7 +29,7 @@ constexpr unsigned kAttempts = 3;
 // last packets, and the sweep that deletes them comes within a second.
 constexpr auto kAfterUse = std::chrono::nanoseconds(SMC_HAIRPIN_NS) + std::chrono::seconds(2);
 constexpr unsigned kOpenedAtOnce = 4;    // connections of other namespaces wait meanwhile
-constexpr unsigned kTicksPerRetry = 60;  // times Times::look: then namespaces that could not be opened are tried again
+constexpr unsigned kTicksPerRetry = 60;  // namespaces that could not be opened are tried again after so many ticks
 
 std::string netns_path(int pid) {
     return "/proc/" + std::to_string(pid) + "/ns/net";
@@ -195,7 +195,7 @@ void Namespaces::close_those_without(const Sightings::Present& present) {
     }
 }
 
-// Opens `most` namespaces now, and others soon.
+// Opens at most `most` namespaces now, and the others soon.
 void Namespaces::take(const Sightings::Present& present, unsigned most) {
     close_those_without(present);
     std::erase_if(failed_, [&](const auto& entry) { return !present.contains(entry.first); });
@@ -209,7 +209,7 @@ void Namespaces::take(const Sightings::Present& present, unsigned most) {
     std::erase_if(crowded_, [&](const std::string& cgroup) { return served[cgroup] < cgroup_most_; });
     unsigned opened = 0;
     for (const auto& [inode, process] : present) {
-        if (open_.contains(inode) || failed_[inode] >= kAttempts || has_share(process.cgroup, served)) {
+        if (open_.contains(inode) || failed_[inode] >= kAttempts || has_used_share(process.cgroup, served)) {
             continue;
         }
         const std::uint32_t slot = free_slot();
@@ -229,7 +229,7 @@ void Namespaces::take(const Sightings::Present& present, unsigned most) {
     }
 }
 
-bool Namespaces::has_share(const std::string& cgroup, const Served& served) {
+bool Namespaces::has_used_share(const std::string& cgroup, const Served& served) {
     const auto it = served.find(cgroup);
     if (it == served.end() || it->second < cgroup_most_) {
         return false;

@@ -103,9 +103,9 @@ class Namespaces {
     [[nodiscard]] std::uint32_t free_slot() const;
     // How many namespaces are served for the processes of each cgroup.
     using Served = std::unordered_map<std::string, std::size_t>;
-    // Whether the processes of this cgroup have their share of namespaces. Logged when that begins.
-    [[nodiscard]] bool has_share(const std::string& cgroup, const Served& served);
-    // Logs what anybody may cause by making namespaces.
+    // Whether this cgroup has used up its share of namespaces (limits.cgroup_percent). Logged when that begins.
+    [[nodiscard]] bool has_used_share(const std::string& cgroup, const Served& served);
+    // Logs an event that any user can cause by creating namespaces; repetitions are limited.
     void tell(const char* what, std::uint64_t inode, const std::string& more);
 
     asio::io_context& io_;

@@ -92,7 +92,7 @@ std::optional<PeersDmb> Pool::find(const Peer& peer, DmbToken token, std::uint32
 
 void Pool::park(const Peer& peer, DmbToken token, PeersDmb theirs, TimePoint now) {
     if (theirs_.size() < kMost && theirs.dmb->lease().park()) {
-        theirs_.insert_or_assign({peer, token}, Theirs{std::move(theirs), now});
+        theirs_.insert_or_assign({peer, token}, Theirs{std::move(theirs), now, now + kForgotten});
     }
 }
 
@@ -106,22 +106,26 @@ void Pool::sweep(TimePoint now) {
     std::erase_if(theirs_, [&](const auto& entry) {
         const Lease& lease = entry.second.dmb.dmb->lease();
         const auto idle = now - entry.second.since;
-        return lease.gone() || idle >= kForgotten || (idle >= kPeersIdle && lease.let_go());
+        return lease.gone() || now >= entry.second.until || (idle >= kPeersIdle && lease.let_go());
     });
 }
 
-void Pool::forget(const Peer& peer) {
+void Pool::forget(const Peer& peer, TimePoint now) {
     for (const Own& own : own_) {
         if (own.peer == peer) {
             release(own);
         }
     }
     std::erase_if(own_, [&](const Own& own) { return own.peer == peer; });
-    // A DMB that its owner has taken stays: a session is about to find() it, for which the peer need not be reachable.
     std::erase_if(theirs_, [&](const auto& entry) {
         const Lease& lease = entry.second.dmb.dmb->lease();
         return entry.first.first == peer && (lease.gone() || lease.let_go());
     });
+    for (auto& [key, theirs] : theirs_) {
+        if (key.first == peer) {
+            theirs.until = std::min(theirs.until, now + kPeersIdle);
+        }
+    }
 }
 
 }  // namespace smc::smcd

@@ -50,8 +50,9 @@ class Pool {
 
     // Drops DMBs that have been idle for some seconds, and DMBs beyond the memory limit.
     void sweep(TimePoint now);
-    // Drops the DMBs that are kept for this peer, except those that their owner has taken.
-    void forget(const Peer& peer);
+    // The peer is gone: drops the DMBs that are kept for it. Those that their owner has taken stay for some seconds:
+    // a session is perhaps about to find() one.
+    void forget(const Peer& peer, TimePoint now);
     // Own DMBs and peers' DMBs.
     [[nodiscard]] std::size_t kept() const { return own_.size() + theirs_.size(); }
 
@@ -64,6 +65,7 @@ class Pool {
     struct Theirs {
         PeersDmb dmb;
         TimePoint since;
+        TimePoint until;  // when it is dropped in any case
     };
     static void release(const Own& own);
     bool drop_one();

@@ -43,7 +43,7 @@ class Devices {
     // The port and GID for such a connection, on a port of its physical network. SMC-Rv1 uses a RoCEv1 GID if the
     // device has one.
     [[nodiscard]] std::optional<Usable> usable_for(const Local& local, std::uint8_t smcr_version) const;
-    // Whether such connections have a port. True without roce.pnets and without a tag, where all are alike.
+    // Whether such connections have a port. True without roce.pnets and without a VLAN tag: then any port may do.
     [[nodiscard]] bool serves(const Local& local) const;
     // The port with exactly this device, number and GID, if it is active.
     [[nodiscard]] std::optional<Usable> usable(const group::LocalPort& port) const;

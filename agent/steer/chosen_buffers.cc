@@ -23,7 +23,7 @@ ChosenBuffers::ChosenBuffers(Mapping mapping, std::uint32_t entries)
     }
 }
 
-std::shared_ptr<const ChosenBuffers::Word> ChosenBuffers::take(std::uint32_t send) {
+std::shared_ptr<const ChosenBuffers::Lease> ChosenBuffers::take(std::uint32_t send) {
     std::uint16_t number = 0;
     {
         const std::lock_guard lock(mutex_);
@@ -36,7 +36,7 @@ std::shared_ptr<const ChosenBuffers::Word> ChosenBuffers::take(std::uint32_t sen
     static_assert(sizeof(Entry) == sizeof(smc_chosen));
     entries_[number].send.store(send, std::memory_order_relaxed);
     entries_[number].urgent.store(0, std::memory_order_relaxed);
-    return std::make_shared<const Word>(shared_from_this(), number);
+    return std::make_shared<const Lease>(shared_from_this(), number);
 }
 
 void ChosenBuffers::give_back(std::uint16_t number) {

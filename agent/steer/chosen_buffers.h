@@ -19,12 +19,12 @@ class ChosenBuffers : public std::enable_shared_from_this<ChosenBuffers> {
     static Result<std::shared_ptr<ChosenBuffers>> open(int map_fd, std::uint32_t entries);
 
     // The entry of one leg. The destructor gives it back, on any thread.
-    class Word {
+    class Lease {
      public:
-        Word(std::shared_ptr<ChosenBuffers> of, std::uint16_t number) : of_(std::move(of)), number_(number) {}
-        ~Word() { of_->give_back(number_); }
-        Word(const Word&) = delete;
-        Word& operator=(const Word&) = delete;
+        Lease(std::shared_ptr<ChosenBuffers> of, std::uint16_t number) : of_(std::move(of)), number_(number) {}
+        ~Lease() { of_->give_back(number_); }
+        Lease(const Lease&) = delete;
+        Lease& operator=(const Lease&) = delete;
 
         // The index for `chosen` of the leg's struct smc_sock; never 0.
         [[nodiscard]] std::uint16_t number() const { return number_; }
@@ -38,7 +38,7 @@ class ChosenBuffers : public std::enable_shared_from_this<ChosenBuffers> {
         std::uint16_t number_;
     };
     // `send`: what the application had chosen when it connected or listened. nullptr: every entry is in use.
-    [[nodiscard]] std::shared_ptr<const Word> take(std::uint32_t send);
+    [[nodiscard]] std::shared_ptr<const Lease> take(std::uint32_t send);
 
  private:
     // struct smc_chosen, as memory that BPF programs write.

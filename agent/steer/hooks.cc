@@ -270,7 +270,7 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
     }
     auto rules = device_rules(there, devices, own);
     if (!rules) {
-        log()->debug("limits of devices: {}", rules.error().text());
+        log()->debug("shapers and filters of devices could not be read: {}", rules.error().text());
         return;
     }
     for (auto& [index, device] : devices_) {

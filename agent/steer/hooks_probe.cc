@@ -69,11 +69,12 @@ void Hooks::probe(unsigned index, Device& device, Family family) const {
         device.missed[family] = now;
     }
     if (misses >= kMisses && std::exchange(device.works[family], false)) {
+        const char* const ip = family == kIpv6 ? "IPv6" : "IPv4";
         log()->limited(
             LogLevel::kWarn,
-            "device {}: the hairpin lost three probes in a row, so its network namespace is not served; is a filter or "
-            "a qdisc in the way?",
-            device.name);
+            "device {}: the hairpin lost three {} probes in a row, so {} is not served in its network namespace; is a "
+            "filter or a qdisc in the way?",
+            device.name, ip, ip);
     }
 }
 

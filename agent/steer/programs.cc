@@ -133,7 +133,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     return programs;
 }
 
-std::shared_ptr<const ChosenBuffers::Word> Programs::follow_send_buffer(std::uint32_t send) const {
+std::shared_ptr<const ChosenBuffers::Lease> Programs::follow_send_buffer(std::uint32_t send) const {
     return chosen_ ? chosen_->take(send) : nullptr;
 }
 

@@ -42,7 +42,7 @@ struct LocalParts {
     std::uint32_t mask = 0;                         // enum smc_local: the kinds of bypass that are available
 };
 
-// Which instance of the agents on this node this is (agent/upgrade/instance.h).
+// This agent's number among the agents of its node, and the numbers of those that are gone (agent/upgrade/instance.h).
 struct OwnInstance {
     static constexpr unsigned kMost = 8;
     unsigned number = 0;
@@ -114,7 +114,7 @@ class Programs {
     [[nodiscard]] std::optional<smc_request> release_leg(int fd) const;
     // For a leg, before mark_socket(): the entry in which the programs note its application's SO_SNDBUF, and that it
     // has sent urgent data. `send`: the present value. nullptr: no entry is free, or the map cannot be used.
-    [[nodiscard]] std::shared_ptr<const ChosenBuffers::Word> follow_send_buffer(std::uint32_t send) const;
+    [[nodiscard]] std::shared_ptr<const ChosenBuffers::Lease> follow_send_buffer(std::uint32_t send) const;
     // The SYN of this leg was refused because of its time stamp (SMC_LEG_PAWS): from another port it may be accepted.
     [[nodiscard]] bool refused_by_paws(int fd) const;
     // Whether the leg's SYN has passed smc_egress, and has been turned towards its application.

@@ -33,7 +33,7 @@ class Departure {
         std::function<bool()> settled;          // no connection is being set up
         std::function<bool()> somebody_serves;  // an agent has the control socket, after this one released it
         std::function<void()> changed;          // obstacle() returns something else now
-        std::function<void()> release;          // U1
+        std::function<void()> release;          // gives up what only one agent of a node may have (U1)
         std::function<void()> over;             // called once: nothing is left to wait for
         std::function<bool()> hangs;            // the data path does: no connection will end by itself
         // An agent that has left and has no connections ends when the agent that asked it to leave is gone and no agent
@@ -45,8 +45,9 @@ class Departure {
 
     // smcctl upgrade: starts the installed program, which then asks this agent to leave.
     Result<pid_t> upgrade();
-    // Another agent takes this one's place. False: this one is leaving already. `asker`: process ID of the other agent,
-    // 0: not known; if that process ends before this agent has left, this one goes on serving.
+    // Another agent takes this one's place. False: this one is leaving already, or has told that agent to end. `asker`:
+    // process ID of the other agent, 0: not known; if that process ends before this agent has left, this one goes on
+    // serving.
     bool leave(pid_t asker);
     // SIGTERM or SIGINT. A second signal ends the agent at once, and so does the first one if the drain time is 0.
     void signalled();

@@ -39,7 +39,7 @@ Result<Instance> Instance::take(const std::string& control_socket) {
                             control_socket + " that are leaving"};
 }
 
-std::vector<unsigned> Instance::deserted() const {
+std::vector<unsigned> Instance::clear_deserted() const {
     std::vector<unsigned> found{number_};
     for (unsigned number = 0; number < kMost; number++) {
         if (number != number_ && LockFile::take(lock_of(control_socket_, number))) {

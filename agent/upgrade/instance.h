@@ -18,10 +18,10 @@ class Instance {
     static Result<Instance> take(const std::string& control_socket);
 
     [[nodiscard]] unsigned number() const { return number_; }
-    // The numbers that no other agent holds, the own one included: pins and sockets with these numbers were left by
-    // agents that were killed. Call it only with the control socket's lock held; otherwise another agent may be about
-    // to take one of these numbers.
-    [[nodiscard]] std::vector<unsigned> deserted() const;
+    // The numbers that no other agent holds, the own one included. Pins with these numbers were left by killed agents;
+    // those agents' sockets are removed here. Call it only with the control socket's lock held; otherwise another agent
+    // may be about to take one of these numbers.
+    [[nodiscard]] std::vector<unsigned> clear_deserted() const;
 
     // Takes the number's lock file again if somebody has deleted it: otherwise an agent that starts could take the
     // number, and remove this one's pins. True: it did so. EBUSY: another agent has the number by now.

@@ -25,7 +25,7 @@ SMC_EMBED(chart, SMC_PAGE_CHART);
 
 namespace smc {
 
-bool is_own_name(const std::string& host) {
+bool is_answered_host(const std::string& host) {
     in6_addr address{};
     utsname node{};
     const bool is_address = ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||

@@ -9,9 +9,9 @@
 
 namespace smc {
 
-// Whether this host name means this node: an address, the node's own name, localhost, or no name at all. With DNS
-// rebinding, a foreign page's name resolves to this node's address, but the browser still sends that name.
-[[nodiscard]] bool is_own_name(const std::string& host);
+// Whether requests with this host name are answered: any IP address, the node's own name, localhost, or no name. With
+// DNS rebinding, a foreign page's name resolves to this node's address, but the browser still sends that name.
+[[nodiscard]] bool is_answered_host(const std::string& host);
 
 // The file at "/", "/page.js", ...; nothing: there is no file at this path.
 [[nodiscard]] std::optional<WebServer::Answer> page_file(const std::string& path);

@@ -15,9 +15,9 @@ std::optional<WebServer::Answer> Site::answer(const WebServer::Request& request)
         return WebServer::Answer{.body = "alive\n"};
     }
     if (path == "/readyz") {
-        const bool stands = stands_();
-        return WebServer::Answer{.status = stands ? 503U : 200U,
-                                 .body = stands ? "the data path stands still\n" : "programs are attached\n"};
+        const bool stands_still = stands_still_();
+        return WebServer::Answer{.status = stands_still ? 503U : 200U,
+                                 .body = stands_still ? "the data path stands still\n" : "programs are attached\n"};
     }
     if (path == "/metrics") {
         const auto& all = metrics_.get([this] { return metrics(introspection_.status()); });
@@ -26,7 +26,7 @@ std::optional<WebServer::Answer> Site::answer(const WebServer::Request& request)
     if (!page_) {
         return std::nullopt;
     }
-    if (!is_own_name(request.host)) {
+    if (!is_answered_host(request.host)) {
         return WebServer::Answer{.status = 421,
                                  .body = "the page is not at " + request.host +
                                          ": ask by this node's address, its own name, or localhost\n"};

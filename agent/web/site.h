@@ -17,7 +17,7 @@ class Site {
     // `page`: whether the page is served. `stands`: whether the data path stands still. `introspection` outlives this
     // object.
     Site(const Introspection& introspection, bool page, std::function<bool()> stands)
-        : introspection_(introspection), page_(page), stands_(std::move(stands)) {}
+        : introspection_(introspection), page_(page), stands_still_(std::move(stands)) {}
 
     // Status 200 at /readyz means that the BPF programs are attached and the data path moves.
     [[nodiscard]] std::optional<WebServer::Answer> answer(const WebServer::Request& request);
@@ -25,7 +25,7 @@ class Site {
  private:
     const Introspection& introspection_;
     bool page_;
-    std::function<bool()> stands_;
+    std::function<bool()> stands_still_;
     Kept<> metrics_, overview_;
 };
 

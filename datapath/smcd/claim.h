@@ -12,21 +12,23 @@ class Claim {
  public:
     // A claim that always stands: the memory never changes its owner.
     Claim() = default;
-    // A claim that stands while `owner`, which says whose the memory is, has the value `is`, and `peer`, which says who
-    // has the slot of this machine, has the value `life`.
-    Claim(std::uint64_t* owner, std::uint64_t is, std::uint64_t* peer, std::uint64_t life)
-        : owner_(owner), is_(is), peer_(peer), life_(life) {}
+    // A claim that stands while the word `owner` (the owner of the memory) equals `owner_value`, and the word `slot`
+    // (the machine that has this machine's slot) equals `slot_value`.
+    Claim(std::uint64_t* owner, std::uint64_t owner_value, std::uint64_t* slot, std::uint64_t slot_value)
+        : owner_(owner), owner_value_(owner_value), slot_(slot), slot_value_(slot_value) {}
 
-    [[nodiscard]] bool is_valid() const { return owner_ == nullptr || (load(*owner_) == is_ && load(*peer_) == life_); }
+    [[nodiscard]] bool is_valid() const {
+        return owner_ == nullptr || (load(*owner_) == owner_value_ && load(*slot_) == slot_value_);
+    }
 
  private:
     static std::uint64_t load(std::uint64_t& word) {
         return std::atomic_ref<std::uint64_t>(word).load(std::memory_order_acquire);
     }
     std::uint64_t* owner_ = nullptr;
-    std::uint64_t is_ = 0;
-    std::uint64_t* peer_ = nullptr;
-    std::uint64_t life_ = 0;
+    std::uint64_t owner_value_ = 0;
+    std::uint64_t* slot_ = nullptr;
+    std::uint64_t slot_value_ = 0;
 };
 
 }  // namespace smc::smcd

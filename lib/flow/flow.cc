@@ -7,7 +7,7 @@ namespace smc::flow {
 
 namespace {
 
-// How long bytes of Linux may come behind its end: until its messages under way are acknowledged, if none is lost.
+// How long bytes of a Linux peer may arrive behind its end flag: until its messages under way are acknowledged.
 constexpr std::chrono::milliseconds kCorked{10};
 
 }  // namespace
@@ -130,9 +130,9 @@ std::optional<Step> Flow::receive(TimePoint now) {
     return std::nullopt;
 }
 
-// A peer that has ended its stream should send nothing more. But if the process ends whose bytes wait for room, Linux
-// tells the end with the message that says that they wait (B), and sends them when there is room. With its next message
-// B is gone, or more has come. If the last bytes just fit, there is none.
+// A peer that has ended its stream should send nothing more. But if a Linux process ends while its bytes wait for room,
+// Linux sets the end flag in the message that says so (B), and sends the bytes when there is room. Its next message has
+// no B, or more bytes. If the last bytes just fit, no such message comes.
 bool Flow::awaits_more(TimePoint now) {
     const bool waits = (receiving_.produced().flags & cdc::kWriterBlocked) != 0 && reset_grace_.count() != 0;
     if (waits && more_deadline_ == kNever) {

@@ -23,7 +23,7 @@ CACHE = os.path.join(BUILD, "vm")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Of Debian's own archive, beside the suite that this machine runs.
 MORE_SUITES = ["bookworm", "bookworm-backports", "trixie-backports"]
-# what the package of a series is called; the second since Debian splits modules off
+# Package names of a series: the second pattern since Debian splits modules off.
 IMAGES = [r"linux-image-({})(?!\d)[^ ]*-amd64-unsigned", r"linux-binary-unsigned-({})(?!\d)[^ ]*-amd64"]
 FLAVOURS = re.compile(r"-(rt|cloud|dbg)-")
 

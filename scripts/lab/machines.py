@@ -6,7 +6,7 @@
         lab.boot()
         a.run(["ping", "-c", "1", b.ip4])
 
-QEMU without KVM, so everything is slow, and everything has a deadline. Nothing outlives the lab: machines are children
+QEMU runs without KVM, so all is slow, and everything has a deadline. Nothing outlives the lab: machines are children
 of this process and die with it. A network is a UNIX socket; frames that cross it are also written to wire.pcap in the
 machine's directory (wire1.pcap and so on for further networks), unless `capture` is False."""
 import atexit

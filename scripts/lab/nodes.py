@@ -161,7 +161,7 @@ class Node:
 
 
 def mount_bpf_file_system():
-    """Mounts one where a fresh machine has none, before agents that start at the same time would stack two of them."""
+    """Mounts a bpf file system if there is none. Agents that start at the same time would mount two."""
     where = os.open("/sys/fs/bpf", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(where, fcntl.LOCK_EX)

@@ -156,7 +156,7 @@ class TwoNodes(unittest.TestCase):
 
     @staticmethod
     def is_waiting(task):
-        """Whether nothing can end what this thread waits for."""
+        """Whether the thread is in state D (uninterruptible)."""
         with contextlib.suppress(OSError), open(f"{task}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0] == "D"
         return False

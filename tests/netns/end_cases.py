@@ -20,7 +20,7 @@ ENDERS = ("client", "server")
 ENDS = ("close", "close, unread", "SO_LINGER 0", "killed", "killed, unread", "shutdown", "shutdown, killed, unread")
 SIZES = {"nothing": 0, "little": 1000, "much": 900_000}  # "much": more than the other side's buffers hold
 READERS = ("at once", "late", "late, had written")
-# Until an agent ends:
+# States of the connection when an agent ends.
 STATES = ("open", "shutdown", "close")
 AGENT_SIZES = {"nothing": 0, "little": 1000, "some": 300_000}  # "some": what a ring and a leg hold
 MUCH = 1 << 20  # send buffer: no send() waits
@@ -36,7 +36,7 @@ class Raw:
 
 
 def wait_for(sock, event, seconds):
-    """Until this event or an error has arrived."""
+    """Waits until this event or an error has arrived."""
     poll = select.poll()
     poll.register(sock, event)
     poll.poll(seconds * 1000)

@@ -194,7 +194,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         return client
 
     def wait_for_proposal(self):
-        """Until the server's agent, which hangs, has a Proposal to read."""
+        """Waits until the server's agent, which hangs, has a Proposal to read."""
         unread = ["ss", "-Htn", "state", "established", "sport", "=", ":5000"]
         lines = lambda: self.b.run(unread).stdout.splitlines()
         wait_for("the Proposal", lambda: any(int(line.split()[0]) for line in lines()))

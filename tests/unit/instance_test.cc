@@ -44,12 +44,12 @@ TEST_CASE("upgrade_instance__each_has_a_number_of_its_own_and_gives_it_back") {
         CHECK(instance->number() == number);
         instances.push_back(std::move(*instance));
     }
-    CHECK(instances[3].deserted() == std::vector<unsigned>{3});
+    CHECK(instances[3].clear_deserted() == std::vector<unsigned>{3});
     const auto refused = Instance::take(directory.socket());
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code == EBUSY);
     instances.erase(instances.begin());  // moves the others, each with its lock
-    CHECK(instances.back().deserted() == std::vector<unsigned>{7, 0});
+    CHECK(instances.back().clear_deserted() == std::vector<unsigned>{7, 0});
     const auto again = Instance::take(directory.socket());
     REQUIRE(again);
     CHECK(again->number() == 0);
@@ -69,7 +69,7 @@ TEST_CASE("upgrade_instance__who_leaves_is_who_answers") {
     }
     CHECK(Instance::leaving(directory.socket()).empty());  // it was killed, and left its socket behind
     CHECK(std::filesystem::exists(Instance::socket_of(directory.socket(), 1)));
-    CHECK(serving->deserted().size() == Instance::kMost);
+    CHECK(serving->clear_deserted().size() == Instance::kMost);
     CHECK_FALSE(std::filesystem::exists(Instance::socket_of(directory.socket(), 1)));
 }
 

@@ -231,8 +231,34 @@ TEST_CASE("smcd_pool__nothing_is_kept_of_a_peer_that_is_gone") {
     Pair p;
     auto first = p.connect();
     first.end();
-    p.a_pool.forget(p.at_a(2));
+    p.a_pool.forget(p.at_a(2), in(0s));
     CHECK((p.a_pool.kept() == 0 && p.fabric.a.registered() == 0 && p.a_memory.taken() == 0));
+}
+
+// A peer that has taken its DMB again and died will never name its token. A session may still find() it for a moment.
+TEST_CASE("smcd_pool__a_dmb_that_a_dead_peer_had_taken_is_dropped_soon") {
+    Pair p;
+    auto first = p.connect();
+    first.end();
+    Exchange taken(p.b_pool, kBytes, kBytes);
+    REQUIRE(taken.register_dmb(p.at_b(1))->token == first.of_b.token);
+    p.a_pool.forget(p.at_a(2), in(0s));
+    p.a_pool.sweep(in(3s));
+    CHECK(p.a_memory.taken() == kBytes);
+    p.a_pool.sweep(in(5s));
+    CHECK((p.a_pool.kept() == 0 && p.a_memory.taken() == 0));
+}
+
+TEST_CASE("smcd_pool__what_was_taken_and_forgotten_is_given_up_in_the_end") {
+    Pair p;
+    auto first = p.connect();
+    first.end();
+    Exchange taken(p.b_pool, kBytes, kBytes);
+    REQUIRE(taken.register_dmb(p.at_b(1)));
+    p.a_pool.sweep(in(115s));
+    CHECK(p.a_memory.taken() == kBytes);
+    p.a_pool.sweep(in(121s));
+    CHECK(p.a_memory.taken() == 0);
 }
 
 TEST_CASE("smcd_pool__a_server_reserves_what_a_clients_dmb_may_take_before_it_accepts") {
