@@ -133,7 +133,9 @@ void GroupLlc::on_delete_request(Actions& actions, LinkLlc& link, const DeleteLi
         DeleteLink reply = LinkOut::reply(m);
         const bool known = it != links_.end() || being_added || delete_link_.concerns(number);
         reply.reason = known ? m.reason : DeleteLinkReason::kUnknownLink;
-        if (it != links_.end()) {
+        // The other end of a lost path takes nothing more: connections leave it at once. The link that brings the
+        // request works, whatever the reason says.
+        if (it != links_.end() && (m.reason != DeleteLinkReason::kLostPath || number == link.terms.number)) {
             retire(actions, it->second);
         }
         out(actions, link).send(reply);

@@ -95,6 +95,21 @@ TEST_CASE("group_llc__a_link_that_is_not_needed_is_retired_before_it_goes") {
     CHECK(d.server.delete_link(2, DeleteLinkReason::kOperator, kStart).empty());  // the last one is the group's
 }
 
+// Linux sets the orderly flag for a lost path, too. At the other end of that path nothing arrives any more.
+TEST_CASE("group_llc__a_client_leaves_a_lost_path_at_once_unless_it_brings_the_request") {
+    const std::uint8_t over = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    Doubled d;
+    d.double_up();
+    auto ask = message<DeleteLink>();
+    ask.orderly = true;
+    ask.reason = DeleteLinkReason::kLostPath;
+    ask.link_number = 1;
+    const auto said = d.client.message(encode(ask).view(), kStart, over);
+    CHECK((find<LinkRetired>(said) != nullptr) == (over == 1));
+    CHECK((sent<DeleteLink>(said).reply && find<LinkGone>(said)->number == 1));
+    CHECK(d.client.up() == std::vector<std::uint8_t>{2});
+}
+
 // M3: a group is over with its last link, however that link ends.
 TEST_CASE("group_llc__a_peer_that_deletes_one_link_after_the_other_ends_the_group") {
     Doubled d;
