@@ -15,7 +15,7 @@
 #include "bpf/decisions.h"
 
 /* To be incremented when any layout below changes. Readers of pinned maps find the version in smc_config. */
-#define SMC_ABI_VERSION 23u
+#define SMC_ABI_VERSION 24u
 
 enum smc_event_type {
 	SMC_EVENT_REQUEST = 1,   /* a server speaks SMC, or is known to: the agent negotiates */

@@ -64,11 +64,15 @@ struct smc_chosen {
 	__u32 urgent; /* 1: the application has sent urgent data */
 };
 
-/* How to treat a leg's SYN that the application's kernel would drop because of its time stamp (PAWS). */
+/*
+ * How smc_egress treats a leg's SYN that the application's kernel would drop because of its time stamp (PAWS), and
+ * whether it has refused the SYN.
+ */
 enum smc_paws {
 	SMC_PAWS_REFUSE,
-	SMC_PAWS_REFUSED, /* the SYN was refused: the leg may try another port */
+	SMC_PAWS_REFUSED, /* the SYN was refused for its time stamp: the leg may try another port */
 	SMC_PAWS_PASS,    /* let the SYN pass: no other port would be better */
+	SMC_SYN_REFUSED,  /* the SYN was refused for another reason than its time stamp or a translation */
 };
 
 enum smc_request_state {

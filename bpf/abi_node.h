@@ -96,7 +96,10 @@ struct smc_device {
 	__u64 looped6;
 };
 
-/* A server. With port 0, a client: something on the path removes option 254 from the answers to its address. */
+/*
+ * A server. With port 0, a client: something on the path removes option 254 from the answers to its address. With the
+ * unspecified address, a listener of this namespace: legs to it were lost.
+ */
 struct smc_dest {
 	__u64 netns; /* cookie */
 	struct smc_addr remote;

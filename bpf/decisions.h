@@ -44,6 +44,7 @@ enum smc_decision {
 	SMC_IN_SAME_AGENT,
 	SMC_IN_FORWARDED,
 	SMC_IN_NOT_NOW,
+	SMC_IN_NO_LEG,
 	SMC_IN_SHORT_LIVED,
 	SMC_IN_LIMITED,
 	SMC_IN_NOT_SERVED,
@@ -80,6 +81,7 @@ enum smc_decision {
 	SMC_LEG_JOINED,      /* a leg's SYN was redirected for the first time */
 	SMC_LEG_LATE,        /* refused: the application's request is not held any more */
 	SMC_LEG_CONFLICT,    /* refused: the client's port is in use at the server, or another leg has it */
+	SMC_LEG_TRANSLATED,  /* refused: this host translates the addresses of a server's leg */
 	SMC_LEG_PAWS,        /* refused: the application's kernel would drop it because of its time stamp */
 	SMC_LEG_FULL,        /* refused: no free entry in smc_hairpins */
 	SMC_LEG_GONE,   /* data or a FIN of an application after its peer's end, to a leg that is gone: it is reset */

@@ -61,6 +61,9 @@
 	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
 	X(SMC_IN_NOT_NOW, NODE, client_not_now,                                                                        \
 	  "the client is not answered with option 254 for a while: the option is lost on the way to it")               \
+	X(SMC_IN_NO_LEG, NODE, no_leg,                                                                                 \
+	  "legs to its listener were lost lately: this host drops, redirects or translates their packets, or the "     \
+	  "listener's backlog was full")                                                                               \
 	X(SMC_IN_NET_SMC, SOCKET, net_smc, "the listener is one of the kernel's own SMC (net/smc)")                    \
 	X(SMC_IN_KERNEL, SOCKET, kernel, "the listener is the kernel's own, which must not wait for programs")         \
 	X(SMC_IN_NOT_SERVED, NODE, not_served, "its network namespace is not served")                                  \

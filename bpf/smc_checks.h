@@ -74,6 +74,15 @@ static __always_inline bool smc_check_not_served(struct smc_subject *s)
 	return !s->netns || !(smc_is_v4(s->remote.ip) ? s->netns->serves4 : s->netns->serves6);
 }
 
+/* The agent pauses a listener by its port, without an address, when a leg to it was lost (ServerRunner). */
+static __always_inline bool smc_check_no_leg(struct smc_subject *s)
+{
+	struct smc_addr listener = {.port = s->port};
+	const struct smc_server *known = smc_server_of(s->netns_cookie, &listener);
+
+	return known && known->knowledge == SMC_SERVER_NOT_NOW;
+}
+
 /* smc_check_denied() has set the rule before. */
 static __always_inline bool smc_check_limited(struct smc_subject *s)
 {

@@ -70,8 +70,8 @@ static __always_inline int smc_send_syn(struct __sk_buff *skb, struct smc_packet
 	}
 	joined = smc_join_leg(skb, packet, sk, state);
 	smc_count(joined);
-	if (joined == SMC_LEG_PAWS)
-		state->paws = SMC_PAWS_REFUSED;
+	if (joined != SMC_LEG_JOINED && joined != SMC_LEG_TRANSLATED)
+		state->paws = joined == SMC_LEG_PAWS ? SMC_PAWS_REFUSED : SMC_SYN_REFUSED;
 	return joined == SMC_LEG_JOINED ? smc_redirect(skb, packet->mac_len, state->to_port)
 					: smc_refuse_leg(skb, packet);
 }

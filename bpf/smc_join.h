@@ -111,6 +111,16 @@ static __always_inline bool smc_is_held_by_another(const struct smc_tuple *app, 
 	return leg && smc_leg_lives(leg);
 }
 
+/* Whether this host translates the leg's addresses, so that its application would see another client or server. */
+static __always_inline bool smc_is_translated(const struct smc_packet *packet, const struct smc_tuple *app)
+{
+	const __u64 *local = (const __u64 *)packet->tuple.local_ip, *own = (const __u64 *)app->local_ip;
+	const __u64 *remote = (const __u64 *)packet->tuple.remote_ip, *client = (const __u64 *)app->remote_ip;
+
+	return local[0] != own[0] || local[1] != own[1] || remote[0] != client[0] || remote[1] != client[1] ||
+	       packet->tuple.remote_port != app->remote_port;
+}
+
 /* The first SYN of a leg makes the hairpin: only here are both ends known as the device sees them. */
 static __always_inline enum smc_decision smc_join_leg(struct __sk_buff *skb, const struct smc_packet *packet,
 						      struct bpf_sock *sk, struct smc_sock *leg)
@@ -120,6 +130,8 @@ static __always_inline enum smc_decision smc_join_leg(struct __sk_buff *skb, con
 	struct smc_request *held = 0, *request;
 	enum smc_decision reached;
 
+	if (leg->role == SMC_ROLE_LEG_SERVER && smc_is_translated(packet, app))
+		return SMC_LEG_TRANSLATED;
 	if (packet->tuple.remote_port != app->remote_port || packet->tuple.slot != app->slot)
 		return SMC_LEG_LATE;
 	if (leg->role == SMC_ROLE_LEG_CLIENT) {

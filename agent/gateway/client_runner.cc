@@ -138,14 +138,14 @@ void ClientRunner::connect_leg(int ports) {
 
 void ClientRunner::leg_connected(int error) {
     timeout_.set(kNever);
-    if (error == 0 && !programs_.has_hairpin(leg_->fd())) {
+    if (error == 0 && programs_.leg_syn(leg_->fd()) != bpf::Programs::LegSyn::kJoined) {
         // A filter or another program ended its packets before smc_egress saw them: the server itself has answered.
         return feed(session_.leg_failed(app_state(), "the leg's packets left this host"));
     }
     if (error == 0) {
         return feed(session_.leg_connected(os::now(), has_link()));
     }
-    if (error == ECONNREFUSED && ports_left_ > 1 && programs_.refused_by_paws(leg_->fd())) {
+    if (error == ECONNREFUSED && ports_left_ > 1 && programs_.leg_syn(leg_->fd()) == bpf::Programs::LegSyn::kTooOld) {
         return connect_leg(ports_left_ - 1);
     }
     const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;

@@ -20,7 +20,7 @@ class PortShare {
     [[nodiscard]] bool has_ports_for(const Namespace& netns) const {
         constexpr std::size_t kPortsOfOne = 2, kShare = 4;
         const auto it = taken_.find(netns.inode());
-        return ((it == taken_.end() ? 0 : it->second) + 1) * kPortsOfOne * kShare <= netns.local_ports().count();
+        return ((it == taken_.end() ? 0 : it->second) + 1) * kPortsOfOne * kShare <= netns.local_ports().range.count();
     }
     // For a connection in the namespace with this inode.
     void take(std::uint64_t netns) { taken_[netns]++; }

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <system_error>
+#include <utility>
 
 #include "agent/gateway/saved_packet.h"
 #include "agent/log/log.h"
@@ -92,11 +92,15 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
     mark.send_buffer = buffers.send;
     Endpoint from = connection_->server;
     from.port = port;
-    auto fd =
-        connect_with(programs_, *netns_, mark,
-                     {.from = from, .to = connection_->client, .owner = {}, .ttl = inbound_.ttl, .tos = inbound_.tos});
+    auto fd = connect_with(programs_, *netns_, mark,
+                           {.from = from,
+                            .to = connection_->client,
+                            .owner = {},
+                            .ttl = inbound_.ttl,
+                            .tos = inbound_.tos,
+                            .foreign = false});
     if (!fd) {
-        return refused(fd.error().code);
+        return not_begun(fd.error().code);
     }
     leg_.emplace(parts_.io, std::move(*fd));
     if (const int error = take_connect_error(leg_->fd()); error != EINPROGRESS) {
@@ -110,9 +114,17 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
 }
 
 void ServerRunner::connected(int error) {
+    using LegSyn = bpf::Programs::LegSyn;
     timeout_.set(kNever);
-    if (error == ECONNREFUSED && ports_left_ > 1 && programs_.refused_by_paws(leg_->fd())) {
+    const LegSyn syn = programs_.leg_syn(leg_->fd());
+    if (error == ECONNREFUSED && ports_left_ > 1 && syn == LegSyn::kTooOld) {
         return connect_leg(ports_left_ - 1, 0);
+    }
+    if (syn == LegSyn::kNotJoined) {
+        return leg_lost();
+    }
+    if (error == ETIMEDOUT && !peer_has_agent()) {
+        pause_listener();  // the client is reset, and so would be the next one
     }
     if (error != 0) {
         return refused(error);
@@ -126,16 +138,42 @@ void ServerRunner::connected(int error) {
 // Checks again, because the leg may have connected while this thread was late.
 void ServerRunner::timed_out() {
     if (is_connecting(leg_->fd())) {
-        refused(ETIMEDOUT);
+        connected(ETIMEDOUT);
     }
 }
 
-void ServerRunner::refused(int error) {
+// connect() has failed at once. A shortage passes. (If no local port is left, only clients without an agent suffer.)
+// Anything else would happen to the next leg, too: there is no route, or a rule or program of this host forbids it.
+void ServerRunner::not_begun(int error) {
+    const bool shortage = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
+                          (error == EADDRNOTAVAIL && peer_has_agent());
+    if (!shortage) {
+        pause_listener();
+    }
+    refused(error);
+}
+
+void ServerRunner::leg_lost() {
+    pause_listener();
+    refused("this host drops, redirects or translates packets of the leg to the application");
+}
+
+// A firewall of this host lets only answers out, or a proxy, an address translation or another routing table takes
+// connections that begin here, or the listener's backlog is full. The next leg would fail, too, and a client without an
+// agent cannot go on as TCP then. So this listener's clients are not answered with option 254 for some time, whatever
+// their address.
+void ServerRunner::pause_listener() {
+    constexpr int kMostPauses = 32;
+    programs_.pause(netns_->cookie(), Endpoint{{}, connection_->server.port}, Reason::kNoLeg, parts_.config.cache_time,
+                    parts_.config.cache_time * kMostPauses);
+}
+
+void ServerRunner::refused(std::string why) {
     if (reconnect_) {
         reset_leg();
         return run(std::move(reconnect_->leg));  // the data path passes on that it was reset
     }
-    feed(session_.application_refused(std::generic_category().message(error), os::now()));
+    feed(session_.application_refused(std::move(why), os::now()));
 }
 
 smc_tuple ServerRunner::app() const {

@@ -3,6 +3,9 @@
 // Carries out session::Server.
 #pragma once
 
+#include <string>
+#include <system_error>
+
 #include "agent/gateway/runner.h"
 #include "agent/gateway/socket_options.h"
 #include "smc/session/server.h"
@@ -36,8 +39,12 @@ class ServerRunner final : public Runner<session::Server> {
 
     void connect_leg(int ports, std::uint16_t port);
     void connected(int error);
+    void not_begun(int error);
+    void leg_lost();
+    void pause_listener();
     void timed_out();
-    void refused(int error);
+    void refused(int error) { refused(std::generic_category().message(error)); }
+    void refused(std::string why);
     UniqueFd take_leg();
     void disconnect_if_unheard(int leg) const;
     void reconnect_leg(const clc::Outcome& outcome, UniqueFd leg);

@@ -51,12 +51,12 @@ bool bind_somewhere(int fd, Endpoint from, int family) {
     return bind_to(fd, from, family);
 }
 
-// The application may use an address that the host does not have (IP_TRANSPARENT).
-Result<void> bind_from(int fd, const Endpoint& from, int family) {
+// `foreign`: the address may be one that the host does not have (IP_TRANSPARENT), as the application's may.
+Result<void> bind_from(int fd, const Endpoint& from, int family, bool foreign) {
     if (bind_somewhere(fd, from, family)) {
         return {};
     }
-    if (errno == EADDRNOTAVAIL) {
+    if (errno == EADDRNOTAVAIL && foreign) {
         set(fd, family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP, family == AF_INET6 ? IPV6_TRANSPARENT : IP_TRANSPARENT,
             1);
         if (bind_somewhere(fd, from, family)) {
@@ -93,7 +93,7 @@ Result<UniqueFd> try_to_connect(const bpf::Programs& programs, const Namespace& 
     if (options.tos != 0) {
         set(fd->get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, options.tos & ~3);
     }
-    if (const auto bound = bind_from(fd->get(), options.from, family); !bound) {
+    if (const auto bound = bind_from(fd->get(), options.from, family, options.foreign); !bound) {
         return bound.error();
     }
     sockaddr_storage address{};

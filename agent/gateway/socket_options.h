@@ -17,6 +17,7 @@ struct SocketOptions {
     std::uint32_t mark = 0;
     unsigned device = 0;
     std::uint8_t ttl = 0, tos = 0;
+    bool foreign = true;  // `from` may be an address that the host does not have
 };
 
 // How many ports a leg may try to connect from. Where an application's ports lately had another connection, its kernel

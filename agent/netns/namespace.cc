@@ -359,14 +359,23 @@ std::optional<std::uint16_t> Namespace::vlan_of(const Routes::Flow& flow) const 
     return route ? std::optional(hooked_.vlans.of(route->device)) : std::nullopt;
 }
 
-Namespace::PortRange Namespace::local_ports() const {
+const Namespace::LocalPorts& Namespace::local_ports() const {
     const TimePoint now = os::now();
     if (now < local_ports_until_) {
         return local_ports_;
     }
     local_ports_ = {};
     if (const InNamespace inside(netns_.get()); inside.entered()) {
-        std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> local_ports_.first >> local_ports_.last;
+        std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> local_ports_.range.first >> local_ports_.range.last;
+        std::ifstream reserved("/proc/sys/net/ipv4/ip_local_reserved_ports");  // as in "8080,9000-9010"
+        for (Ports ports; reserved >> ports.first; reserved.ignore()) {
+            ports.last = ports.first;
+            if (reserved.peek() == '-') {
+                reserved.ignore();
+                reserved >> ports.last;
+            }
+            local_ports_.reserved.push_back(ports);
+        }
     }
     local_ports_until_ = now + std::chrono::seconds(1);
     return local_ports_;

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/thread_pool.hpp>
 #include <atomic>
@@ -114,13 +115,22 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::optional<Routes::Found> route_of(const Routes::Flow& flow) const {
         return routes_.of(flow, netns_.get());
     }
-    // The local ports that the namespace gives to connections (ip_local_port_range); at most a second old.
-    struct PortRange {
-        unsigned first = 32768, last = 60999;  // the kernel's default
+    // The local ports that the namespace gives to connections (ip_local_port_range), and ports that it keeps for
+    // services (ip_local_reserved_ports); at most a second old.
+    struct Ports {
+        unsigned first = 0, last = 0;
         [[nodiscard]] std::size_t count() const { return last >= first ? last - first + 1 : 0; }
         [[nodiscard]] bool has(std::uint16_t port) const { return port >= first && port <= last; }
     };
-    [[nodiscard]] PortRange local_ports() const;
+    struct LocalPorts {
+        Ports range{32768, 60999};  // the kernel's default
+        std::vector<Ports> reserved;
+        [[nodiscard]] bool has(std::uint16_t port) const {
+            return range.has(port) &&
+                   std::ranges::none_of(reserved, [port](const Ports& some) { return some.has(port); });
+        }
+    };
+    [[nodiscard]] const LocalPorts& local_ports() const;
     // Tells the BPF programs whether the namespace has used up its quota of connections or of handshakes.
     void set_full(bool full);
     // `abandoned`: no process that a rule selects is left there. Then no new connection begins; existing ones go on.
@@ -164,7 +174,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     bool full_ = false, abandoned_ = false;
     bool withdrawn_ = false;
     mutable Routes routes_;
-    mutable PortRange local_ports_;
+    mutable LocalPorts local_ports_;
     mutable TimePoint local_ports_until_{};  // when it is to be read again
 };
 

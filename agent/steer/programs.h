@@ -115,10 +115,14 @@ class Programs {
     // For a leg, before mark_socket(): the entry in which the programs note its application's SO_SNDBUF, and that it
     // has sent urgent data. `send`: the present value. nullptr: no entry is free, or the map cannot be used.
     [[nodiscard]] std::shared_ptr<const ChosenBuffers::Lease> follow_send_buffer(std::uint32_t send) const;
-    // The SYN of this leg was refused because of its time stamp (SMC_LEG_PAWS): from another port it may be accepted.
-    [[nodiscard]] bool refused_by_paws(int fd) const;
-    // Whether the leg's SYN has passed smc_egress, and has been turned towards its application.
-    [[nodiscard]] bool has_hairpin(int fd) const;
+    // The state of a leg's SYN.
+    enum class LegSyn : std::uint8_t {
+        kNotJoined,  // this host has dropped, redirected or translated it, or it has not been sent yet
+        kJoined,     // smc_egress has turned it towards its application
+        kTooOld,     // refused because of its time stamp (SMC_LEG_PAWS): from another port it may be accepted
+        kRefused,    // refused for another reason
+    };
+    [[nodiscard]] LegSyn leg_syn(int fd) const;
     // Resets a server's leg that its application has not seen, and deletes its entry.
     void reset_leg(UniqueFd leg) const;
     // The state of a request; nothing: it has ended. SMC_REQUEST_HELD: its application waits, and no leg has answered.

@@ -88,14 +88,13 @@ std::optional<smc_request> Programs::release_leg(int fd) const {
     return held->packet_len != 0 ? held : std::nullopt;
 }
 
-bool Programs::refused_by_paws(int fd) const {
+Programs::LegSyn Programs::leg_syn(int fd) const {
     const auto mark = socks_.get(fd);
-    return mark && mark->paws == SMC_PAWS_REFUSED;
-}
-
-bool Programs::has_hairpin(int fd) const {
-    const auto mark = socks_.get(fd);
-    return mark && mark->to_port != 0;
+    return !mark                            ? LegSyn::kRefused
+           : mark->to_port != 0             ? LegSyn::kJoined
+           : mark->paws == SMC_PAWS_REFUSED ? LegSyn::kTooOld
+           : mark->paws == SMC_SYN_REFUSED  ? LegSyn::kRefused
+                                            : LegSyn::kNotJoined;
 }
 
 void Programs::reset_leg(UniqueFd leg) const {

@@ -98,6 +98,8 @@ WAYS = {
         "rules_test.Rules.test_a_user_who_may_not_connect",
         "rules_test.Rules.test_firewalls_that_let_nothing_else_pass",
         "rules_test.Rules.test_a_client_with_a_translated_port_goes_on_behind_the_servers_end",
+        "server_leg_test.ServerLeg.test_a_proxy_takes_connections_that_begin_at_the_server",
+        "server_leg_test.ServerLeg.test_only_one_client_without_an_agent_is_reset",
         "crowds_test.Crowds.test_a_full_agent_lets_connections_be_plain",
     ],
     "bypass": [
