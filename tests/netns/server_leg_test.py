@@ -11,7 +11,7 @@ from scenes import Scenes
 
 PROXY = """
 import socket, time
-s = socket.create_server(('0.0.0.0', 15001)); print('ready', flush=True)
+s = socket.create_server(('::', 15001), family=socket.AF_INET6, dualstack_ipv6=True); print('ready', flush=True)
 while True: c, _ = s.accept(); time.sleep(0.1); c.close()
 """
 
@@ -28,10 +28,18 @@ FIRST, SECOND = "10.77.0.50", "10.77.0.51"  # addresses of hand-made clients
 
 class ServerLeg(Scenes):
     def leg_is_lost(self, **how):
-        """The first connection goes on as plain TCP, and nobody waits for long."""
+        """The first connection goes on as plain TCP, nobody waits for long, and the listener's clients are not answered
+        with option 254 for a while."""
         self.nobody_waits(self.same(lambda: self.outcome(**how), "ok"))
         self.assertEqual(self.a.agent.totals(), {("fallback", "peer_declined"): 1})
         self.assertEqual(self.b.agent.totals(), {("fallback", "server_refused"): 1})
+        self.is_not_answered(SECOND)
+
+    def is_not_answered(self, own_ip):
+        """This client speaks to the application itself."""
+        seen = self.client_without_an_agent(own_ip, send=[b"hello".hex()], close="fin")
+        self.assertEqual((seen["received"], seen["ended"]), (b"hello".hex(), "fin"))
+        self.assertEqual(self.b.agent.decisions()["SMC_IN_NO_LEG"], 1)
 
     def client_without_an_agent(self, own_ip, **script):
         process = self.raw(self.a, own_ip, "client", self.b.ip4, 5000, json.dumps({"listen_s": 60, **script}))
@@ -40,10 +48,16 @@ class ServerLeg(Scenes):
 
     def test_a_proxy_takes_connections_that_begin_at_the_server(self):
         """As a sidecar's redirection of outgoing connections does, on a port that it does not serve itself."""
-        self.serve()
+        self.with_a_proxy(self.b.ip4)
+
+    def test_a_proxy_takes_them_over_ipv6(self):
+        self.with_a_proxy(self.b.ip6)
+
+    def with_a_proxy(self, ip):
+        self.serve(ip="::")
         self.program(self.b, PROXY, says="ready")
-        self.nft(self.b, nat_output=['oifname != "lo" ip protocol tcp redirect to :15001'])
-        self.leg_is_lost()
+        self.nft(self.b, nat_output=['oifname != "lo" meta l4proto tcp redirect to :15001'])
+        self.leg_is_lost(ip=ip)
 
     def test_a_translated_address(self):
         """Clients of an address that the host hides behind another one when it connects itself."""
@@ -60,9 +74,7 @@ class ServerLeg(Scenes):
         self.assertEqual(self.client_without_an_agent(FIRST, send=[proposal()])["ended"], "rst")
         self.assertPath(self.b, "refused", "server_refused")
         self.assertIn("this host drops, redirects or translates packets of the leg", self.b.agent_log())
-        seen = self.client_without_an_agent(SECOND, send=[b"hello".hex()], close="fin")
-        self.assertEqual((seen["received"], seen["ended"]), (b"hello".hex(), "fin"))
-        self.assertEqual(self.b.agent.decisions()["SMC_IN_NO_LEG"], 1)
+        self.is_not_answered(SECOND)
         self.assertEqual(sum(self.b.agent.totals().values()), 1)
 
     def test_an_answer_to_the_leg_is_dropped(self):
@@ -70,8 +82,7 @@ class ServerLeg(Scenes):
         self.nft(self.b, input=["policy drop", "meta l4proto != tcp accept", "tcp dport 5000 accept"])
         self.b.start_agent(smc={"step_timeout_ms": 1000})
         self.assertEqual(self.client_without_an_agent(FIRST, send=[proposal()])["ended"], "rst")
-        self.assertEqual(self.client_without_an_agent(SECOND, send=[b"hello".hex()], close="fin")["ended"], "fin")
-        self.assertEqual(self.b.agent.decisions()["SMC_IN_NO_LEG"], 1)
+        self.is_not_answered(SECOND)
 
     def test_ports_that_the_operator_has_reserved(self):
         self.serve()
