@@ -12,6 +12,15 @@
 using namespace smc;
 using nlohmann::json;
 
+namespace {
+
+// Whether the check of this decision is in the way.
+bool bit(const smc_query& answer, smc_decision decision) {
+    return (answer.failed >> decision & 1) != 0;
+}
+
+}  // namespace
+
 TEST_CASE("policy__first_match_decides") {
     Loaded p(json::parse(R"({"default": "deny", "rules": [
         {"name": "no-dns", "action": "deny", "ports": ["53"]},
@@ -47,9 +56,6 @@ TEST_CASE("policy__the_default_configuration_takes_private_networks") {
 
 TEST_CASE("explain__every_check_is_answered_or_open") {
     Loaded p(json::parse(R"({"default": "allow"})"));
-    const auto bit = [](const smc_query& answer, smc_decision decision) {
-        return (answer.failed >> decision & 1) != 0;
-    };
     for (const bpf::Check& check : bpf::kOutboundChecks) {
         CHECK(((p.ask("/a", "10.0.0.1:80").needs_socket >> check.decision & 1) != 0) == check.of_socket);
     }
@@ -86,6 +92,20 @@ TEST_CASE("explain__every_check_is_answered_or_open") {
     CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_AGENT_STALE));
 }
 
+// The agent pauses a listener by its port alone. That concerns neither other ports nor connections to such a port.
+TEST_CASE("explain__a_listener_whose_leg_was_lost_is_left_alone_until_the_pause_ends") {
+    Loaded p(json::parse(R"({"default": "allow"})"));
+    const Endpoint listener{{}, 80};
+    p.programs->remember(1, listener, SMC_SERVER_NOT_NOW, Reason::kNoLeg, std::chrono::seconds(60));
+    for (const auto* client : {"10.0.0.1:80", "[fd00::1]:80"}) {
+        CHECK(bit(p.ask("/a", client, SMC_INBOUND), SMC_IN_NO_LEG));
+        CHECK_FALSE(bit(p.ask("/a", client, SMC_OUTBOUND), SMC_OUT_NOT_NOW));
+    }
+    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81", SMC_INBOUND), SMC_IN_NO_LEG));
+    p.programs->forget(1, listener);
+    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:80", SMC_INBOUND), SMC_IN_NO_LEG));
+}
+
 TEST_CASE("explain__what_limits_a_device_or_a_pod_is_gone_past_by_rule_only") {
     const bool by_default = GENERATE(false, true);
     Loaded p(json::parse(R"({"default": "allow", "rules": [
@@ -95,7 +115,7 @@ TEST_CASE("explain__what_limits_a_device_or_a_pod_is_gone_past_by_rule_only") {
                          std::string(by_default ? "true}" : "false}")));
     const auto limited = [&](const char* address, smc_direction direction) {
         const smc_decision decision = direction == SMC_OUTBOUND ? SMC_OUT_LIMITED : SMC_IN_LIMITED;
-        return (p.ask("/a", address, direction).failed >> decision & 1) != 0;
+        return bit(p.ask("/a", address, direction), decision);
     };
     for (const smc_direction direction : {SMC_OUTBOUND, SMC_INBOUND}) {
         REQUIRE(p.programs->netns.put(1, {1, 1, 1, 0, 0, 1}));
@@ -119,7 +139,7 @@ TEST_CASE("explain__short_lived_connections_are_left_to_tcp_until_one_is_tried")
     for (const smc_direction direction : {SMC_OUTBOUND, SMC_INBOUND}) {
         const auto left = [&](const char* address) {
             const smc_decision decision = direction == SMC_OUTBOUND ? SMC_OUT_SHORT_LIVED : SMC_IN_SHORT_LIVED;
-            return (p.ask("/a", address, direction).failed >> decision & 1) != 0;
+            return bit(p.ask("/a", address, direction), decision);
         };
         const auto kind = [&](std::uint16_t port) {
             smc_short_key key{1, 7, {}, static_cast<__u32>(direction)};
